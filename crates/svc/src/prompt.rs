@@ -2,8 +2,10 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use zeroize::Zeroizing;
+
 use self::quiet::Quiet;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 
 /// True if a user can be asked.
 pub(crate) fn is_possible() -> bool {
@@ -20,15 +22,36 @@ pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
     ))
 }
 
-/// Reads a secret without echo.
+/// Reads a secret without echo. Spaces are part of it.
 pub(crate) fn secret(question: &str) -> Result<String, Failure> {
     // Echo is disabled first. Earlier input is not the answer, and is discarded.
     let quiet = Quiet::begin()?;
     ask(question)?;
-    let answer = read_line();
+    let answer = read_secret(io::stdin().lock(), quiet.interrupt_byte());
     drop(quiet);
     ask("\n")?;
-    Ok(answer?.trim().to_owned())
+    let answer = answer.map_err(|error| Failure::from_error("the answer cannot be read", error))?;
+    answer.ok_or_else(|| {
+        quiet::interrupt();
+        // The signal may be ignored.
+        Failure::new(Code::Failed, "interrupted")
+    })
+}
+
+/// Reads a line without its end, or all if there is no line break. `None` if it contains the
+/// character of an interrupt.
+fn read_secret(input: impl BufRead, interrupt_byte: Option<u8>) -> io::Result<Option<String>> {
+    let mut answer = Zeroizing::new(Vec::new());
+    for byte in io::Read::bytes(input) {
+        match byte? {
+            b'\n' => break,
+            byte if Some(byte) == interrupt_byte => return Ok(None),
+            byte => answer.push(byte),
+        }
+    }
+    let text = std::str::from_utf8(&answer)
+        .map_err(|_invalid| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))?;
+    Ok(Some(text.to_owned()))
 }
 
 /// Writes to stderr, because stdout may be piped.
@@ -52,7 +75,13 @@ fn read_line() -> Result<String, Failure> {
 mod quiet {
     use std::io::stdin;
 
-    use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+    use nix::sys::{
+        signal::{Signal, raise},
+        termios::{
+            _POSIX_VDISABLE, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr,
+            tcsetattr,
+        },
+    };
 
     use crate::failure::Failure;
 
@@ -66,9 +95,27 @@ mod quiet {
             let failed = |error| Failure::from_error("cannot turn off terminal echo", error);
             let before = tcgetattr(stdin()).map_err(failed)?;
             let mut quiet = before.clone();
-            quiet.local_flags.remove(LocalFlags::ECHO);
+            // A signal would end the process and leave the terminal without echo. Its key is
+            // therefore read as a character, and ends the line.
+            quiet
+                .local_flags
+                .remove(LocalFlags::ECHO | LocalFlags::ISIG);
+            let begun = Self { before };
+            let end_of_line = SpecialCharacterIndices::VEOL as usize;
+            if let Some(interrupt) = begun.interrupt_byte()
+                && let Some(end_of_line) = quiet.control_chars.get_mut(end_of_line)
+            {
+                *end_of_line = interrupt;
+            }
             tcsetattr(stdin(), SetArg::TCSAFLUSH, &quiet).map_err(failed)?;
-            Ok(Self { before })
+            Ok(begun)
+        }
+
+        /// The character of the key that interrupts, usually Ctrl+C. `None` if there is no such key.
+        pub(super) fn interrupt_byte(&self) -> Option<u8> {
+            let index = SpecialCharacterIndices::VINTR as usize;
+            let byte = self.before.control_chars.get(index).copied();
+            byte.filter(|byte| *byte != _POSIX_VDISABLE)
         }
     }
 
@@ -77,6 +124,12 @@ mod quiet {
             // Errors are ignored, because the terminal may be closed.
             tcsetattr(stdin(), SetArg::TCSANOW, &self.before).ok();
         }
+    }
+
+    /// Ends the process by SIGINT, so that a shell or a script stops too.
+    pub(super) fn interrupt() {
+        // An error is ignored, because the caller ends the process with a failure then.
+        raise(Signal::SIGINT).ok();
     }
 }
 
@@ -95,5 +148,34 @@ mod quiet {
             )
             .hint("give it on standard input, or in a file"))
         }
+
+        pub(super) fn interrupt_byte(&self) -> Option<u8> {
+            match *self {}
+        }
+    }
+
+    pub(super) fn interrupt() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_secret;
+
+    #[test]
+    fn a_secret_is_a_line_with_its_spaces() {
+        let cases: [(&[u8], Option<&str>); 6] = [
+            (b" correct horse \nnext", Some(" correct horse ")),
+            (b"correct horse", Some("correct horse")),
+            (b"\n", Some("")),
+            (b"", Some("")),
+            (b"correct\x03", None),
+            (b"\x03\n", None),
+        ];
+        for (input, expected) in cases {
+            let read = read_secret(input, Some(3)).unwrap();
+            assert_eq!(read.as_deref(), expected, "{input:?}");
+        }
+        assert_eq!(read_secret(&b"\0\n"[..], None).unwrap().unwrap(), "\0");
+        assert!(read_secret(&b"\xff\n"[..], None).is_err());
     }
 }

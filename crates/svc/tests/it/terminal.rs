@@ -7,7 +7,10 @@ use std::{
     process::Stdio,
 };
 
-use nix::pty::openpty;
+use nix::{
+    pty::openpty,
+    sys::termios::{LocalFlags, tcgetattr},
+};
 use tokio::io::AsyncReadExt;
 
 use super::program::{Home, SOON};
@@ -49,6 +52,19 @@ impl TerminalCommand {
 
     pub(crate) fn answer(&mut self, text: &str) {
         self.terminal.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// True if the terminal shows its input, and its keys send signals.
+    pub(crate) fn is_normal(&self) -> bool {
+        let normal = LocalFlags::ECHO | LocalFlags::ISIG;
+        let now = tcgetattr(&self.terminal).unwrap();
+        now.local_flags.contains(normal)
+    }
+
+    /// Waits for the end. True if it was a success.
+    pub(crate) async fn succeeded(&mut self) -> bool {
+        let status = tokio::time::timeout(SOON, self.child.wait());
+        status.await.unwrap().unwrap().success()
     }
 
     pub(crate) async fn ended(self) -> (Option<i32>, String) {

@@ -205,21 +205,45 @@ async fn an_unusable_file_is_refused_with_its_line() {
 #[tokio::test]
 async fn the_prompt_needs_a_terminal_and_the_same_password_twice() {
     let home = Home::new();
-    let without = home.run(&["forward", "9", "--basic-auth"]).await;
+    let without = home.run(&PROMPT).await;
     assert_eq!(without.code, Some(2), "{without:?}");
     assert!(without.stderr.contains("--basic-auth-file"), "{without:?}");
+    let piped = home.run_with_input(&PROMPT, b"secret\nsecret\n").await;
+    assert_eq!(piped.code, Some(2), "{piped:?}");
+    assert!(piped.stderr.contains("at a terminal"), "{piped:?}");
     let argument = home.run(&["forward", "9", "--basic-auth=secret"]).await;
     assert_eq!(argument.code, Some(2), "{argument:?}");
 
-    let mut asked = TerminalCommand::start(&home, &["forward", "9", "--basic-auth"]);
+    let mut asked = TerminalCommand::start(&home, &PROMPT);
     asked.until("it is not shown): ").await;
+    assert!(!asked.is_normal());
     asked.answer("correct horse\n");
     asked.until("again: ").await;
+    assert!(!asked.is_normal());
     asked.answer("correct horsf\n");
     asked.until("the two passwords differ").await;
+    assert!(asked.is_normal());
     assert_eq!(asked.ended().await.0, Some(2));
 }
 
+/// Ctrl+C ends the program, and the terminal shows its input again.
+#[tokio::test]
+async fn an_interrupted_prompt_leaves_the_terminal_as_it_was() {
+    let home = Home::new();
+    for is_second in [false, true] {
+        let mut asked = TerminalCommand::start(&home, &PROMPT);
+        asked.until("it is not shown): ").await;
+        if is_second {
+            asked.answer("correct horse\n");
+            asked.until("again: ").await;
+        }
+        asked.answer("corr\u{3}");
+        assert!(!asked.succeeded().await);
+        assert!(asked.is_normal(), "{is_second}");
+    }
+}
+
+const PROMPT: [&str; 3] = ["forward", "9", "--basic-auth"];
 /// Mode of a file that only its owner can read.
 const PRIVATE: u32 = 0o600;
 /// Mode of a file that all users of the machine can read.
