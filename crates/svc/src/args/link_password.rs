@@ -59,13 +59,14 @@ pub(crate) fn ask() -> Result<Vec<LinkPassword>, Failure> {
         .hint("write the password to a file, and use --basic-auth-file"));
     }
     let password = Zeroizing::new(prompt::secret("password for visitors (it is not shown): ")?);
+    // An unusable password is refused before it has to be entered again.
+    let (_, entry) = entry("", &password)
+        .map_err(|error| Failure::usage(format!("the password is not usable: {error}")))?;
     let again = Zeroizing::new(prompt::secret("the same password again: ")?);
     if password != again {
         return Err(Failure::usage("the two passwords differ"));
     }
-    let hash = hashed("", &password)
-        .map_err(|error| Failure::usage(format!("the password is not usable: {error}")))?;
-    Ok(vec![LinkPassword::new("", hash)])
+    Ok(vec![entry])
 }
 
 /// Parses the content of a file. Editors of Windows start it with a byte order mark, which is not
@@ -83,21 +84,29 @@ fn parse(text: &str) -> Result<Vec<LinkPassword>, String> {
         let (user, password) = line
             .split_once(':')
             .ok_or_else(|| at_line(&"no colon: a line is name:password"))?;
-        if UNSUPPORTED.iter().any(|start| password.starts_with(start)) {
-            return Err(at_line(
-                &"this kind of hash is not supported: write the password itself, or its hash with \
-                  argon2id",
-            ));
-        }
-        let hash = hashed(user, password).map_err(|error| at_line(&error))?;
-        let entry =
-            credentials::LinkPassword::parse(user, &hash).map_err(|error| at_line(&error))?;
-        checked.push(entry);
-        entries.push(LinkPassword::new(user, hash));
+        let (checked_entry, entry) = entry(user, password).map_err(|error| at_line(&error))?;
+        checked.push(checked_entry);
+        entries.push(entry);
     }
     // Several entries are checked together, as the engine does.
     credentials::LinkPasswords::new(checked).map_err(|error| error.to_string())?;
     Ok(entries)
+}
+
+/// The entry of a user name and its password or hash, once as the engine checks it and once to
+/// send.
+fn entry(user: &str, password: &str) -> Result<(credentials::LinkPassword, LinkPassword), String> {
+    if UNSUPPORTED.iter().any(|start| password.starts_with(start)) {
+        return Err(
+            "this kind of hash is not supported: write the password itself, or its hash with \
+             argon2id"
+                .to_owned(),
+        );
+    }
+    let hash = hashed(user, password)?;
+    let checked =
+        credentials::LinkPassword::parse(user, &hash).map_err(|error| error.to_string())?;
+    Ok((checked, LinkPassword::new(user, hash)))
 }
 
 /// The hash of a password. It has a new salt, except for a password that this process has hashed

@@ -226,6 +226,22 @@ async fn the_prompt_needs_a_terminal_and_the_same_password_twice() {
     assert_eq!(asked.ended().await.0, Some(2));
 }
 
+/// It is refused at once, and not asked for again.
+#[tokio::test]
+async fn an_unusable_password_at_the_prompt_is_refused() {
+    let home = Home::new();
+    // Enter, the end of the input, a character of control, and the hash of another program.
+    for answer in ["\n", "\u{4}", "horse\u{7}\n", "$2y$05$horse\n"] {
+        let mut asked = TerminalCommand::start(&home, &PROMPT);
+        asked.until("it is not shown): ").await;
+        asked.answer(answer);
+        let shown = asked.until("the password is not usable").await;
+        assert!(!shown.contains("again"), "{answer:?} {shown}");
+        assert!(asked.is_normal(), "{answer:?}");
+        assert_eq!(asked.ended().await.0, Some(2), "{answer:?}");
+    }
+}
+
 /// Ctrl+C ends the program, and the terminal shows its input again.
 #[tokio::test]
 async fn an_interrupted_prompt_leaves_the_terminal_as_it_was() {
