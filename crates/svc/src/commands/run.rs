@@ -321,11 +321,11 @@ impl RunLoop {
         if !paths.iter().all(|path| contents.contains_key(path)) {
             self.files.set(paths);
             let latest = self.files.read().await;
-            // The content that was parsed above is kept. The next poll detects newer content.
-            let secrets = latest
-                .into_iter()
-                .filter(|(path, _)| Some(path) != self.file.as_ref());
-            contents.extend(secrets);
+            // The content that was parsed above is kept. The next poll detects newer content. Files
+            // that are no longer polled are removed, or the next poll would differ.
+            let is_config = |path: &PathBuf| Some(path) == self.file.as_ref();
+            contents.retain(|path, _| is_config(path));
+            contents.extend(latest.into_iter().filter(|(path, _)| !is_config(path)));
             // A password file may have changed before it was watched. The contents that count as
             // handled must not be newer than the plan.
             read = self.read_plan(&contents).0;
