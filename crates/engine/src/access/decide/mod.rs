@@ -305,8 +305,9 @@ fn unauthenticated<A>(request: &EdgeRequest<'_, A>) -> Problem {
     let presented = ways::PresentedInVain {
         token: request.bearer != Bearer::Absent || has_query,
         session: request.cookies.session.is_present(),
+        password: request.password != PasswordProof::Absent,
     };
-    ways::unauthenticated(request.tunnel.policy.required_proofs, presented)
+    ways::unauthenticated(visitor::accepted_proofs(request.tunnel), presented)
 }
 
 fn sign_in<A>(request: &EdgeRequest<'_, A>, reason: std::borrow::Cow<'static, str>) -> Decision {

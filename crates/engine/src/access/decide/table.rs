@@ -72,7 +72,7 @@ const TABLE: &[DecisionRow] = &[
     row(".1..1 .. ....11.", Ambiguous),
     row("..1.1 .. 1....1.", Ambiguous),
     row("..... .. ..1....", BadQuery),                // ED-1b
-    row("....1 .. .....1.", Password),                // like a token, it replaces the challenge
+    row("....1 0. .....1.", Password),                // like a token, it replaces the challenge
     row("1.... .. .1.....", Token(Query)),            // ED-1a, ED-4: the bearer behind it is data
     row("1.... .. .0.1...", Token(Header)), // ED-1, ED-4: before the session; ED-6: and the challenge
     row("0..1. .. .1....0", BypassChallenge(Query)), // ED-6
@@ -81,7 +81,7 @@ const TABLE: &[DecisionRow] = &[
     row("..1.. .. 1......", Certificate),   // ED-3
     row(".1... .. ....1..", Session),       // ED-2
     row(".1... .. ....0..", SignIn),        // ED-2
-    row("....1 .. .......", PasswordRequired),
+    row("....1 0. .......", PasswordRequired), // with P it proves no identity (ED-8)
     row("1.... .. .......", Unauthenticated), // ED-1
     row("..1.. .. .......", Unauthenticated), // ED-3
     row("000.0 .. .......", Open),

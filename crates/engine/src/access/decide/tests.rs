@@ -383,6 +383,18 @@ fn ed_8_a_projects_rules_apply_in_addition_to_the_tunnels() {
     }
 }
 
+/// A link password identifies nobody, so its visits end when the project requires a proof.
+#[test]
+fn visits_without_a_proof_end_when_the_project_requires_one() {
+    let world = World::new();
+    let tunnel = world.tunnel(json!({"token_auth": true, "basic_auth": true}));
+    let visitor = VisitorInfo::at("192.0.2.7".parse().unwrap());
+    let goes_on = || reauthorize_visit(&tunnel, visitor, None, world.context());
+    assert!(goes_on());
+    world.set(PublicAccessPolicy::AuthRequired);
+    assert!(!goes_on());
+}
+
 /// EN-11: a tunnel whose rule an engine cannot enforce admits no visitor.
 #[test]
 fn en_11_rules_that_cannot_be_enforced_refuse_all_visitors() {

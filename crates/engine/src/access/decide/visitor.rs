@@ -7,6 +7,7 @@ use types::tunnel::TlsVersion;
 use super::outcome::{Decision, Proof, Rule};
 use super::{AuthContext, VisitorInfo};
 use crate::access::boundary_check::BoundaryDenial;
+use crate::access::policy::RequiredProofs;
 use crate::live::LiveTunnel;
 
 /// Refuses visitors that are not allowed.
@@ -104,7 +105,10 @@ pub fn reauthorize_visit<A>(
     if tunnel.policy.published {
         let forbidden = match project_policy(tunnel) {
             PublicAccessPolicy::Allowed => false,
-            PublicAccessPolicy::AuthRequired => !tunnel.policy.required_proofs.requires_identity(),
+            // A visitor that a link password admitted has no proof.
+            PublicAccessPolicy::AuthRequired => {
+                !tunnel.policy.required_proofs.requires_identity() || proof.is_none()
+            }
             PublicAccessPolicy::Forbidden => true,
         };
         if forbidden || refuse(tunnel, visitor, context).is_some() {
@@ -118,6 +122,14 @@ pub fn reauthorize_visit<A>(
 /// The columns `P` and `N` of the table (ED-8).
 pub(super) fn project_policy<A>(tunnel: &LiveTunnel<A>) -> PublicAccessPolicy {
     tunnel.project.state().policy.public_access
+}
+
+/// The proofs that admit visitors. A link password identifies nobody, so a project that requires a
+/// proof does not accept it.
+pub(super) fn accepted_proofs<A>(tunnel: &LiveTunnel<A>) -> RequiredProofs {
+    let mut accepted = tunnel.policy.required_proofs;
+    accepted.password &= project_policy(tunnel) != PublicAccessPolicy::AuthRequired;
+    accepted
 }
 
 /// Returns true if this engine can enforce the tunnel's rules. Other tunnels are not opened

@@ -12,6 +12,8 @@ pub(super) struct PresentedInVain {
     pub(super) token: bool,
     /// A session cookie.
     pub(super) session: bool,
+    /// A link password.
+    pub(super) password: bool,
 }
 
 /// 401 for a tunnel with these rules.
@@ -20,6 +22,8 @@ pub(super) fn unauthenticated(rules: RequiredProofs, presented: PresentedInVain)
         "Tokens are not accepted here. "
     } else if presented.session && rules.session {
         "The session is not valid here, or has ended. "
+    } else if presented.password && !rules.password {
+        "A link password does not identify you. "
     } else {
         ""
     };
@@ -106,11 +110,15 @@ mod tests {
     fn it_fits_what_was_presented() {
         let token = PresentedInVain {
             token: true,
-            session: false,
+            ..PresentedInVain::default()
         };
         let session = PresentedInVain {
-            token: false,
             session: true,
+            ..PresentedInVain::default()
+        };
+        let password = PresentedInVain {
+            password: true,
+            ..PresentedInVain::default()
         };
         let detail = |rules, presented| unauthenticated(rules, presented).detail.into_owned();
         assert_eq!(
@@ -125,6 +133,10 @@ mod tests {
         assert_eq!(
             detail(rules(false, false, true), session),
             "This address needs a client certificate."
+        );
+        assert_eq!(
+            detail(rules(true, false, false), password),
+            "A link password does not identify you. This address needs a token."
         );
     }
 }

@@ -81,8 +81,10 @@ impl Case {
         let Some(query) = self.query else {
             return RequestResult::Refused(400, "invalid_request");
         };
-        // A link password replaces the challenge, and its result is final.
-        if has_password {
+        // A link password replaces the challenge, and its result is final. It identifies nobody, so
+        // it does not count if the project requires a proof.
+        let admits_password = self.policy != PublicAccessPolicy::AuthRequired;
+        if has_password && admits_password {
             return if self.password == PasswordProof::Valid {
                 RequestResult::Service("")
             } else {
@@ -120,7 +122,7 @@ impl Case {
                 worth => judged(worth, "session", ""),
             };
         }
-        if password {
+        if password && admits_password {
             return RequestResult::Refused(401, "password_required");
         }
         if token || certificate {
