@@ -106,7 +106,7 @@ impl TunnelPolicy {
         self.required_proofs
     }
 
-    /// Origins of other pages that may use a user's session.
+    /// Origins of other pages that may use a user's session or a link password.
     pub fn allowed_origins(&self) -> &[WebOrigin] {
         &self.allowed_origins
     }

@@ -22,7 +22,7 @@ use crate::browser::EdgeCookies;
 use crate::core::Core;
 use crate::edge::builtin::cors::ListedOrigin;
 use crate::edge::builtin::cross_site;
-use crate::edge::builtin::routes::{BuiltinRoute, RULE, authority, to_challenge, to_sign_in};
+use crate::edge::builtin::routes::{BuiltinRoute, RULE, to_challenge, to_sign_in};
 use crate::edge::builtin::terminal::Terminal;
 use crate::edge::headers::forwarding::UpstreamRequestHead;
 use crate::edge::headers::identity::VisitorIdentity;
@@ -432,9 +432,10 @@ fn decide<H: HeaderFields>(
     record: &mut AccessRecord,
 ) -> Result<access::Admission, LocalResponse> {
     let decision = access::decide(request, core.auth_context());
+    let rule = decision.rule;
     let allowed = match decision.outcome {
         access::Outcome::Allow(allowed) => {
-            record.set_rule(decision.rule.as_str(), decision.reason);
+            record.set_rule(rule.as_str(), decision.reason);
             allowed
         }
         access::Outcome::VerifyPassword => {
@@ -444,7 +445,7 @@ fn decide<H: HeaderFields>(
             });
         }
         outcome => {
-            record.set_refusal(decision.rule, decision.reason);
+            record.set_refusal(rule, decision.reason);
             return Err(match outcome {
                 access::Outcome::SignIn => {
                     LocalResponse::Answer(to_sign_in(inbound, request, core)?)
@@ -459,28 +460,9 @@ fn decide<H: HeaderFields>(
     };
     if let Some(proof) = &allowed.proof {
         record.set_proof(proof);
-        if matches!(proof, Proof::Session(_)) {
-            check_origin(inbound, headers, request, record)?;
-        }
     }
+    cross_site::check(rule, inbound, headers, request, record)?;
     Ok(allowed)
-}
-
-/// Checks that a page of the same host, or of an allowed origin, sent a request with a session.
-fn check_origin<H: HeaderFields>(
-    inbound: &RequestInfo<'_>,
-    headers: &H,
-    request: &EdgeRequest<'_, Agent>,
-    record: &mut AccessRecord,
-) -> Result<(), Box<Problem>> {
-    let method_and_upgrade = (inbound.method.as_str(), inbound.upgrade.is_some());
-    let origins = request.tunnel.policy.allowed_origins();
-    if cross_site::accepts_session(headers, method_and_upgrade, &authority(inbound), origins) {
-        return Ok(());
-    }
-    let reason = "a session's cookie with a request of another origin's page";
-    record.set_refusal(Rule::CrossSite, Some(reason.into()));
-    Err(cross_site::problem().into())
 }
 
 /// The target for the service: the path that was checked, without the credentials of the query.

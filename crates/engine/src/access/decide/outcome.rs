@@ -213,8 +213,8 @@ rules! {
     Challenge "challenge" "Browsers must pass a challenge first."
     /// `token_auth` (ED-1), or a token instead of a challenge.
     Token "token" "Visitors need a valid token."
-    /// A session's cookie with a request that a page of another origin may have caused.
-    CrossSite "cross_site" "With a user's session, only pages of the tunnel and of `allowed_origins` may send requests that change something or open WebSockets."
+    /// A session's cookie or a link password with a request that a page of another origin may have caused.
+    CrossSite "cross_site" "With a user's session or a link password, only pages of the tunnel and of `allowed_origins` may send requests that change something or open WebSockets."
     /// `svc_auth` (ED-2).
     Session "session" "Visitors must sign in as a member of the project."
     /// `mtls_auth` (ED-3).

@@ -1,14 +1,22 @@
-//! Protection of signed-in sessions against requests that pages of other origins cause.
+//! Protection of signed-in sessions and entered link passwords against requests that pages of other
+//! origins cause.
 //!
 //! Browsers send the session cookie with requests from any page of the same site, and tunnels of
 //! many tenants are one site unless the domain is on the Public Suffix List. So a request that
 //! changes something or opens a WebSocket may use a session only if the browser reports that it was
 //! sent by a page of the tunnel, or of an origin that the tunnel lists.
+//!
+//! Browsers also repeat an entered link password, in forms of other sites as well. Unlike a session,
+//! programs use it too, and they do not report a page.
 
 use types::problem::Problem;
 use types::tunnel::WebOrigin;
 
-use crate::edge::routing::HeaderFields;
+use super::routes::authority;
+use crate::access::{EdgeRequest, Rule};
+use crate::agents::Agent;
+use crate::edge::access_record::AccessRecord;
+use crate::edge::routing::{HeaderFields, RequestInfo};
 
 /// The value of a header field that may occur once.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,9 +44,41 @@ pub(super) fn is_listed(origin: &[u8], allowed: &[WebOrigin]) -> bool {
         .any(|listed| origin.eq_ignore_ascii_case(listed.as_str().as_bytes()))
 }
 
-/// True if a session cookie is accepted with a request of this method (or `upgrade`) to a tunnel at
+/// Checks that a page of the same host, or of an allowed origin, sent a request that `rule` admitted,
+/// if the rule's credential is one that browsers send by themselves.
+pub(in crate::edge) fn check<H: HeaderFields>(
+    rule: Rule,
+    inbound: &RequestInfo<'_>,
+    headers: &H,
+    request: &EdgeRequest<'_, Agent>,
+    record: &mut AccessRecord,
+) -> Result<(), Box<Problem>> {
+    let reason = match rule {
+        Rule::Session => "a session's cookie with a request of another origin's page",
+        Rule::Password if is_of_program(headers) => return Ok(()),
+        Rule::Password => "a link password with a request of another origin's page",
+        _ => return Ok(()),
+    };
+    let method_and_upgrade = (inbound.method.as_str(), inbound.upgrade.is_some());
+    let origins = request.tunnel.policy.allowed_origins();
+    if accepts(headers, method_and_upgrade, &authority(inbound), origins) {
+        return Ok(());
+    }
+    record.set_refusal(Rule::CrossSite, Some(reason.into()));
+    Err(problem().into())
+}
+
+/// True if no browser sent a request that changes something or opens a WebSocket. Browsers send
+/// `Origin` with all of these.
+fn is_of_program<H: HeaderFields>(headers: &H) -> bool {
+    ["origin", "sec-fetch-site"]
+        .into_iter()
+        .all(|name| SingleValue::of(headers, name) == SingleValue::Absent)
+}
+
+/// True if a session cookie or a link password of a browser is accepted with a request of this method (or `upgrade`) to a tunnel at
 /// `authority` (in lower case, without the default port).
-pub(in crate::edge) fn accepts_session<H: HeaderFields>(
+fn accepts<H: HeaderFields>(
     headers: &H,
     (method, upgrade): (&str, bool),
     authority: &str,
@@ -64,9 +104,10 @@ pub(in crate::edge) fn accepts_session<H: HeaderFields>(
     fetch_site != SingleValue::Several && (is_own || is_listed(origin, allowed))
 }
 
-/// The response to a request whose session is not accepted.
-pub(in crate::edge) fn problem() -> Problem {
-    let detail = "With a session, only pages of this address may send this request.";
+/// The response to a request whose session or link password is not accepted.
+fn problem() -> Problem {
+    let detail =
+        "With a session or a link password, only pages of this address may send this request.";
     Problem::new(403, "cross_site_request", detail)
 }
 
@@ -139,14 +180,27 @@ mod tests {
                 ("GET", true),
             ] {
                 assert_eq!(
-                    accepts_session(&headers, method_and_upgrade, own, &listed),
+                    accepts(&headers, method_and_upgrade, own, &listed),
                     passes,
                     "{method_and_upgrade:?} {fields:?}"
                 );
             }
             for safe in ["GET", "HEAD", "OPTIONS"] {
-                assert!(accepts_session(&headers, (safe, false), own, &listed));
+                assert!(accepts(&headers, (safe, false), own, &listed));
             }
+        }
+    }
+
+    #[test]
+    fn only_programs_send_neither_field() {
+        for (fields, expected) in [
+            (&[][..], true),
+            (&[("accept", "*/*")], true),
+            (&[("origin", "null")], false),
+            (&[("sec-fetch-site", "cross-site")], false),
+            (&[("origin", "null"), ("origin", "null")], false),
+        ] {
+            assert_eq!(is_of_program(&headers(fields)), expected, "{fields:?}");
         }
     }
 }

@@ -263,6 +263,49 @@ async fn web_sockets_need_the_password() {
     }
 }
 
+/// Browsers repeat an entered password with requests that pages of other sites cause.
+#[tokio::test]
+async fn pages_of_other_origins_cannot_use_the_password() {
+    let engine = TestEngine::start().await;
+    let service = Upstream::http1().await;
+    let tunnel = engine.publish_as(guarded(), service.addr()).await;
+    let host = tunnel.hostname();
+    let own = format!("Origin: https://{host}\r\n");
+    let own = own.as_str();
+    let foreign = "Origin: https://evil.example\r\n";
+    let refused = (403, json!("cross_site_request"));
+    for (method, fields, passes) in [
+        ("POST", "", true),
+        ("POST", own, true),
+        ("POST", "Sec-Fetch-Site: same-origin\r\n", true),
+        ("POST", foreign, false),
+        ("POST", "Origin: null\r\n", false),
+        ("POST", "Sec-Fetch-Site: cross-site\r\n", false),
+        ("DELETE", foreign, false),
+        ("GET", foreign, true),
+        ("GET", "Sec-Fetch-Site: cross-site\r\n", true),
+    ] {
+        let before = service.accepted();
+        let fields = format!("Content-Length: 0\r\n{}{fields}", basic("ann", PASSWORD));
+        let mut visitor = engine.visitor().http1(host).await;
+        visitor.request(method, "/", host, &fields).await;
+        let answer = visitor.answer().await;
+        if passes {
+            assert_eq!(answer.status, 200, "{method} {fields}");
+        } else {
+            assert_eq!(code(&answer), refused, "{method} {fields}");
+            assert_eq!(service.accepted(), before, "{method} {fields}");
+        }
+    }
+    let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let fields = format!("{}{upgrade}{foreign}", basic("ann", PASSWORD));
+    let before = service.accepted();
+    let answer = get(&engine, host, "/", &fields).await;
+    assert_eq!(code(&answer), refused, "a WebSocket");
+    assert_eq!(service.accepted(), before);
+}
+
 #[tokio::test]
 async fn a_source_with_many_wrong_passwords_has_to_wait() {
     let engine = TestEngine::start().await;
