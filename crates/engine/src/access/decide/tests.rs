@@ -383,7 +383,7 @@ fn ed_8_a_projects_rules_apply_in_addition_to_the_tunnels() {
     }
 }
 
-/// A link password identifies nobody, so its visits end when the project requires a proof.
+/// A link password identifies no user, so its visits end when the project requires a proof.
 #[test]
 fn visits_without_a_proof_end_when_the_project_requires_one() {
     let world = World::new();

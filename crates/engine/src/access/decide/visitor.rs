@@ -124,7 +124,7 @@ pub(super) fn project_policy<A>(tunnel: &LiveTunnel<A>) -> PublicAccessPolicy {
     tunnel.project.state().policy.public_access
 }
 
-/// The proofs that admit visitors. A link password identifies nobody, so a project that requires a
+/// The proofs that admit visitors. A link password identifies no user, so a project that requires a
 /// proof does not accept it.
 pub(super) fn accepted_proofs<A>(tunnel: &LiveTunnel<A>) -> RequiredProofs {
     let mut accepted = tunnel.policy.required_proofs;

@@ -81,8 +81,8 @@ impl Case {
         let Some(query) = self.query else {
             return RequestResult::Refused(400, "invalid_request");
         };
-        // A link password replaces the challenge, and its result is final. It identifies nobody, so
-        // it does not count if the project requires a proof.
+        // A link password replaces the challenge, and its result is final. It identifies no
+        // user, so it does not count if the project requires a proof.
         let admits_password = self.policy != PublicAccessPolicy::AuthRequired;
         if has_password && admits_password {
             return if self.password == PasswordProof::Valid {
