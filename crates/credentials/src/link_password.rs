@@ -125,8 +125,7 @@ impl LinkPasswords {
     /// Compares a password with the hash of its user. It takes tens of milliseconds and the memory
     /// of the hash. An unknown user takes as long as a known one.
     pub fn verify(&self, user: &str, password: &Secret) -> bool {
-        let with_name = |name: &str| self.entries.iter().find(|entry| &*entry.user == name);
-        let known = with_name(user).or_else(|| with_name(""));
+        let known = self.entry(user);
         let Some(entry) = known.or(self.entries.first()) else {
             return false;
         };
@@ -134,6 +133,17 @@ impl LinkPasswords {
             .verify_password(password.expose(), &entry.hash)
             .is_ok();
         known.is_some() && matches
+    }
+
+    /// The name of the entry that applies to a user: its own, or the empty one that stands for every
+    /// name. `None` for an unknown user.
+    pub fn entry_name(&self, user: &str) -> Option<&str> {
+        self.entry(user).map(|entry| &*entry.user)
+    }
+
+    fn entry(&self, user: &str) -> Option<&LinkPassword> {
+        let with_name = |name: &str| self.entries.iter().find(|entry| &*entry.user == name);
+        with_name(user).or_else(|| with_name(""))
     }
 
     /// A value that identifies this set of names and hashes.
@@ -248,6 +258,11 @@ mod tests {
         assert!(passwords.verify("anybody", &Secret::new("two")));
         assert!(passwords.verify("", &Secret::new("two")));
         assert!(!passwords.verify("ann", &Secret::new("two")));
+        for (user, name) in [("ann", "ann"), ("bob", ""), ("", "")] {
+            assert_eq!(passwords.entry_name(user), Some(name), "{user}");
+        }
+        let one = LinkPasswords::new(vec![entry("ann", "one")]).unwrap();
+        assert_eq!(one.entry_name("bob"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -20,9 +21,10 @@ use base64::engine::general_purpose::STANDARD;
 use credentials::{LinkPasswords, Secret};
 use daemon::connections::source_network;
 use daemon::rate_limit::Buckets;
-use tokio::sync::Semaphore;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::bearer::split_scheme;
 use super::cache::Cache;
@@ -44,7 +46,7 @@ pub enum PasswordProof {
     Valid,
     /// The user name or the password is wrong.
     Wrong,
-    /// The source has sent too many wrong passwords.
+    /// The source has sent too many wrong passwords to the tunnel.
     Limited {
         /// Seconds until the next attempt.
         retry_after: u32,
@@ -73,7 +75,7 @@ pub enum Basic {
 
 /// A link password that has to be checked before its request is decided.
 pub struct PasswordCheck {
-    key: Digest,
+    keys: ResultKeys,
     passwords: Arc<LinkPasswords>,
     presented: BasicCredentials,
     source: IpAddr,
@@ -86,22 +88,53 @@ pub struct PasswordVerdict {
     proof: PasswordProof,
 }
 
-/// Checks link passwords, a few at a time, and keeps the results for some minutes.
+/// Checks link passwords, a few at a time, and keeps the results.
 ///
 /// A request with a known result takes no lock. The key of a result is a keyed hash of the tunnel's
-/// hashes and the presented credentials, so a changed password has no result.
+/// hashes and the presented credentials, so a result never changes, and a changed password has none.
+///
+/// Tunnels have separate limits of checks and of wrong passwords, so that the visitors of one tunnel
+/// cannot lock out those of another. Tunnels with the same names and hashes share them.
 #[derive(Debug)]
 pub struct PasswordChecks {
     key: hmac::Key,
-    /// The times until which right passwords are known.
-    valid: Cache<Instant>,
-    /// The same for wrong passwords. They are separate, so that guesses evict no right password.
-    wrong: Cache<Instant>,
-    /// Wrong passwords by source.
-    sources: Buckets<IpAddr>,
+    results: Arc<Results>,
+    /// Queues with checks that run or wait, by the fingerprint of the link passwords.
+    tunnels: Mutex<HashMap<Digest, TunnelQueue>>,
     running: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
 }
+
+/// The checks of one tunnel.
+#[derive(Debug)]
+struct TunnelQueue {
+    /// One place: a tunnel has at most one check in the queue of the engine.
+    running: Arc<Semaphore>,
+    /// Checks that run or wait.
+    waiting: Arc<Semaphore>,
+}
+
+/// The results of checks, and the wrong passwords of each source.
+#[derive(Debug)]
+struct Results {
+    /// Right passwords. The key has the name of the entry, so a password for every name is in it once.
+    right: Cache<()>,
+    /// Wrong passwords, with the name that was sent. They are separate, so that guesses evict no right
+    /// password.
+    wrong: Cache<()>,
+    guesses: Buckets<Guesser>,
+}
+
+/// The keys of both results of a check.
+#[derive(Clone, Copy)]
+struct ResultKeys {
+    right: Digest,
+    /// If every name shared one key, the time of a response would show which names have an entry.
+    wrong: Digest,
+}
+
+/// A source of passwords, and the fingerprint of the tunnel's link passwords.
+type Guesser = (IpAddr, Digest);
 
 impl Basic {
     /// Reads the values of all `Authorization` fields. The scheme's case does not matter (RFC 9110,
@@ -148,9 +181,12 @@ impl PasswordChecks {
     pub fn new(at_once: usize) -> Self {
         Self {
             key: hmac::Key::new(hmac::HMAC_SHA256, &random_bytes::<32>()),
-            valid: Cache::new(KNOWN_PASSWORDS),
-            wrong: Cache::new(KNOWN_PASSWORDS),
-            sources: Buckets::new(WRONG_PER_MINUTE),
+            results: Arc::new(Results {
+                right: Cache::new(KNOWN_PASSWORDS),
+                wrong: Cache::new(KNOWN_PASSWORDS),
+                guesses: Buckets::new(WRONG_PER_MINUTE),
+            }),
+            tunnels: Mutex::default(),
             running: Arc::new(Semaphore::new(at_once.max(1))),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
         }
@@ -174,18 +210,18 @@ impl PasswordChecks {
         let Some(passwords) = policy.link_passwords() else {
             return (PasswordProof::Wrong, None);
         };
-        let key = self.key_of(passwords, &presented);
+        let keys = self.keys_of(passwords, &presented);
         if let Some(verdict) = verdict {
             // After the check, the name may belong to a tunnel with other passwords.
-            let is_same = verdict.key == key;
+            let is_same = verdict.key == keys.wrong;
             let proof = is_same.then_some(verdict.proof);
             return (proof.unwrap_or(PasswordProof::Busy), None);
         }
-        if let Some(known) = self.known(&key, Instant::now()) {
+        if let Some(known) = self.results.known(&keys) {
             return (known, None);
         }
         let check = PasswordCheck {
-            key,
+            keys,
             passwords: Arc::clone(passwords),
             presented,
             source: source_network(source),
@@ -193,81 +229,126 @@ impl PasswordChecks {
         (PasswordProof::Unchecked, Some(check))
     }
 
-    /// Checks a password. Cancel-safe: an abandoned check runs to its end and keeps its place until
-    /// then, and counts as wrong for its source.
+    /// Checks a password. Cancel-safe: a check that has started runs to its end and keeps its place
+    /// until then, and its result is kept.
     pub async fn verify(&self, check: PasswordCheck) -> PasswordVerdict {
-        let key = check.key;
+        let key = check.keys.wrong;
         let proof = self.check(check).await;
         PasswordVerdict { key, proof }
     }
 
     async fn check(&self, check: PasswordCheck) -> PasswordProof {
-        let Ok(queued) = Arc::clone(&self.waiting).try_acquire_owned() else {
-            return PasswordProof::Busy;
-        };
-        let Ok(running) = Arc::clone(&self.running).acquire_owned().await else {
+        let fingerprint = *check.passwords.fingerprint();
+        let guesser = (check.source, fingerprint);
+        // Before it waits, so that a source without attempts takes no place from others.
+        let quota = self.results.guesses.peek(&guesser, Instant::now());
+        if quota.wait_seconds > 0 {
+            let retry_after = quota.wait_seconds;
+            return PasswordProof::Limited { retry_after };
+        }
+        let Some(places) = self.places(&fingerprint).await else {
             return PasswordProof::Busy;
         };
         // Another request with the same credentials may have been checked in the meantime.
-        if let Some(known) = self.known(&check.key, Instant::now()) {
+        if let Some(known) = self.results.known(&check.keys) {
             return known;
         }
-        let PasswordCheck {
-            key,
-            passwords,
-            presented,
-            source,
-        } = check;
         // Taken before and refunded after, so that concurrent requests cannot exceed the rate.
-        if let Err(empty) = self.sources.take(source, Instant::now()) {
+        if let Err(empty) = self.results.guesses.take(guesser, Instant::now()) {
             let retry_after = empty.wait_seconds.max(1);
             return PasswordProof::Limited { retry_after };
         }
+        let results = Arc::clone(&self.results);
         let checked = spawn_blocking(move || {
-            let _places = (queued, running);
-            passwords.verify(&presented.user, &presented.password)
+            let proof = results.check(&check, guesser);
+            drop(places);
+            proof
         });
-        let checked = checked.await;
-        let now = Instant::now();
-        match checked {
-            Ok(true) => {
-                self.sources.refund(source, now);
-                self.valid.put(key, now + VALID_FOR);
-                PasswordProof::Valid
-            }
-            Ok(false) => {
-                self.wrong.put(key, now + WRONG_FOR);
-                PasswordProof::Wrong
-            }
-            // The engine stops.
-            Err(_) => PasswordProof::Busy,
-        }
+        // An error means that the engine stops.
+        checked.await.unwrap_or(PasswordProof::Busy)
     }
 
-    /// The result of an earlier check.
-    fn known(&self, key: &Digest, now: Instant) -> Option<PasswordProof> {
-        let is_known = |cache: &Cache<Instant>| cache.get(key).is_some_and(|until| now < until);
-        if is_known(&self.valid) {
-            Some(PasswordProof::Valid)
-        } else if is_known(&self.wrong) {
-            Some(PasswordProof::Wrong)
-        } else {
-            None
-        }
+    /// Waits until a check may run. `None` if too many checks wait, or if it takes too long.
+    async fn places(&self, fingerprint: &Digest) -> Option<[OwnedSemaphorePermit; 4]> {
+        let waiting = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
+        let (waiting_at_tunnel, tunnel) = self.join(fingerprint)?;
+        let places = async {
+            // The tunnel's first: its other checks are not in the queue of the engine.
+            let at_tunnel = tunnel.acquire_owned().await.ok()?;
+            let at_engine = Arc::clone(&self.running).acquire_owned().await.ok()?;
+            Some([waiting, waiting_at_tunnel, at_tunnel, at_engine])
+        };
+        timeout(MAX_WAIT, places).await.ok()?
     }
 
-    fn key_of(&self, passwords: &LinkPasswords, presented: &BasicCredentials) -> Digest {
+    /// Takes a place in the queue of a tunnel, and returns the semaphore of the check that runs. The
+    /// queue exists as long as the place.
+    fn join(&self, fingerprint: &Digest) -> Option<(OwnedSemaphorePermit, Arc<Semaphore>)> {
+        let mut tunnels = self.tunnels.lock();
+        // Each place has a reference.
+        tunnels.retain(|_, queue| Arc::strong_count(&queue.waiting) > 1);
+        let queue = tunnels.entry(*fingerprint).or_default();
+        let place = Arc::clone(&queue.waiting).try_acquire_owned().ok()?;
+        Some((place, Arc::clone(&queue.running)))
+    }
+
+    fn keys_of(&self, passwords: &LinkPasswords, presented: &BasicCredentials) -> ResultKeys {
+        let sent = &*presented.user;
+        let wrong = self.key_of(passwords, sent, &presented.password);
+        let right = match passwords.entry_name(sent) {
+            Some(name) if name != sent => self.key_of(passwords, name, &presented.password),
+            _ => wrong,
+        };
+        ResultKeys { right, wrong }
+    }
+
+    fn key_of(&self, passwords: &LinkPasswords, user: &str, password: &Secret) -> Digest {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(passwords.fingerprint());
         // The length is included, so that two different pairs never have the same encoding.
-        context.update(&(presented.user.len() as u64).to_be_bytes());
-        context.update(presented.user.as_bytes());
-        context.update(presented.password.expose());
+        context.update(&(user.len() as u64).to_be_bytes());
+        context.update(user.as_bytes());
+        context.update(password.expose());
         let mut key = Digest::default();
         for (to, from) in key.iter_mut().zip(context.sign().as_ref()) {
             *to = *from;
         }
         key
+    }
+}
+
+impl Default for TunnelQueue {
+    fn default() -> Self {
+        Self {
+            running: Arc::new(Semaphore::new(1)),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING_AT_TUNNEL)),
+        }
+    }
+}
+
+impl Results {
+    /// Compares a password with its hash and keeps the result. It takes tens of milliseconds.
+    fn check(&self, check: &PasswordCheck, guesser: Guesser) -> PasswordProof {
+        let presented = &check.presented;
+        if check.passwords.verify(&presented.user, &presented.password) {
+            self.guesses.refund(guesser, Instant::now());
+            self.right.put(check.keys.right, ());
+            PasswordProof::Valid
+        } else {
+            self.wrong.put(check.keys.wrong, ());
+            PasswordProof::Wrong
+        }
+    }
+
+    /// The result of an earlier check.
+    fn known(&self, keys: &ResultKeys) -> Option<PasswordProof> {
+        if self.right.get(&keys.right).is_some() {
+            Some(PasswordProof::Valid)
+        } else if self.wrong.get(&keys.wrong).is_some() {
+            Some(PasswordProof::Wrong)
+        } else {
+            None
+        }
     }
 }
 
@@ -287,21 +368,22 @@ impl fmt::Debug for PasswordCheck {
 /// Checks that run at the same time. With the largest accepted hashes they take 128 MiB.
 pub const CHECKS_AT_ONCE: usize = 2;
 
-/// Checks that run or wait. A browser may send a hundred requests at once when the result of an
-/// earlier check has expired; the first check answers all of them.
-const MAX_WAITING: usize = 256;
+/// Checks of all tunnels that run or wait.
+const MAX_WAITING: usize = 4_096;
 
-/// Wrong passwords of a source in a minute: more than a person types, and far too few to guess.
+/// Checks of one tunnel that run or wait. A browser may send a hundred requests at once when the agent
+/// has opened its tunnel again; the first check answers all of them.
+const MAX_WAITING_AT_TUNNEL: usize = 128;
+
+/// Time that a check may wait.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// Wrong passwords of a source at a tunnel: this many at once, and then this many per minute. It is
+/// more than a person types, and far too few to guess.
 const WRONG_PER_MINUTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(19);
 
 /// Results of each kind: a visitor needs one.
 const KNOWN_PASSWORDS: usize = 8_192;
-
-/// Time after which a right password is checked again.
-const VALID_FOR: Duration = Duration::from_mins(10);
-
-/// Time after which a wrong password is checked again.
-const WRONG_FOR: Duration = Duration::from_mins(1);
 
 /// Base64 of the longest accepted name and password, and a few spaces.
 const MAX_ENCODED_BYTES: usize = 600;

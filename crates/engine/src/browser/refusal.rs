@@ -137,7 +137,7 @@ fn steps(problem: &Problem) -> Steps {
         ),
         "too_many_requests" => (
             "Ask the person who gave you the address for the right password.",
-            "Other networks are not affected, and neither are visitors with the right password.",
+            "Other networks are not affected, and neither are visitors who signed in before.",
         ),
         "sign_in_failed" => (
             "The sign-in was not started in this browser, took too long, or cookies are disabled. \

@@ -1,4 +1,5 @@
 use credentials::{LinkPassword, link_password};
+use futures_util::FutureExt;
 use proptest::prelude::*;
 use types::tunnel::TunnelProperties;
 
@@ -33,6 +34,11 @@ fn state(checks: &PasswordChecks, policy: &TunnelPolicy, basic: Basic) -> Passwo
 
 fn source() -> IpAddr {
     SOURCE.parse().unwrap()
+}
+
+/// The source of all tests at this tunnel.
+fn guesser(policy: &TunnelPolicy) -> Guesser {
+    (source(), *policy.link_passwords().unwrap().fingerprint())
 }
 
 async fn verified(checks: &PasswordChecks, policy: &TunnelPolicy, basic: Basic) -> PasswordProof {
@@ -115,50 +121,104 @@ async fn a_result_does_not_apply_to_other_passwords() {
 }
 
 #[tokio::test]
+async fn a_password_for_every_name_has_one_result() {
+    let checks = PasswordChecks::new(1);
+    let tunnel = policy("correct horse");
+    verified(&checks, &tunnel, presented("ann", "correct horse")).await;
+    verified(&checks, &tunnel, presented("ann", "wrong")).await;
+    let proof = |password: &str| state(&checks, &tunnel, presented("bob", password));
+    assert_eq!(proof("correct horse"), PasswordProof::Valid);
+    assert_eq!(
+        proof("wrong"),
+        PasswordProof::Unchecked,
+        "wrong passwords do not show which names have an entry"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_source_can_send_a_limited_number_of_wrong_passwords() {
     let checks = PasswordChecks::new(1);
     let tunnel = policy("correct horse");
-    for number in 0..WRONG_PER_MINUTE.get() {
+    let guess = async |number: u32| {
         let guess = presented("ann", &format!("guess {number}"));
-        let proof = verified(&checks, &tunnel, guess).await;
-        // The bucket may have been refilled meanwhile, but never emptied early.
-        assert_eq!(proof, PasswordProof::Wrong, "{number}");
-    }
-    // Refills take three seconds each, so a slow machine needs further guesses.
-    let mut number = WRONG_PER_MINUTE.get();
-    let limited = loop {
-        let guess = presented("ann", &format!("guess {number}"));
-        match verified(&checks, &tunnel, guess).await {
-            PasswordProof::Wrong => number += 1,
-            other => break other,
-        }
+        verified(&checks, &tunnel, guess).await
     };
-    assert!(
-        matches!(limited, PasswordProof::Limited { retry_after: 1..=3 }),
-        "{limited:?}"
-    );
-    // Known results need no check.
-    let known = presented("ann", "guess 0");
-    assert_eq!(state(&checks, &tunnel, known), PasswordProof::Wrong);
+    for number in 0..WRONG_PER_MINUTE.get() {
+        assert_eq!(guess(number).await, PasswordProof::Wrong, "{number}");
+    }
+    let limited = PasswordProof::Limited { retry_after: 3 };
+    assert_eq!(guess(100).await, limited);
+    assert_eq!(guess(0).await, PasswordProof::Wrong, "a known result");
+    let right = || presented("ann", "correct horse");
+    assert_eq!(verified(&checks, &tunnel, right()).await, limited);
     let other = "192.0.2.8".parse().unwrap();
-    let right = presented("ann", "correct horse");
-    let (_, check) = checks.state(&tunnel, right, other, None);
+    let (_, check) = checks.state(&tunnel, right(), other, None);
     let verdict = checks.verify(check.unwrap()).await;
     assert_eq!(verdict.proof, PasswordProof::Valid, "another source");
+    assert_eq!(
+        verified(&checks, &tunnel, right()).await,
+        PasswordProof::Valid,
+        "a right password that is known is not limited"
+    );
+    tokio::time::advance(Duration::from_secs(3)).await;
+    assert_eq!(guess(100).await, PasswordProof::Wrong);
+    assert_eq!(guess(101).await, limited);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
+async fn wrong_passwords_at_one_tunnel_do_not_limit_another() {
+    let checks = PasswordChecks::new(1);
+    let (limited, other) = (policy("correct horse"), policy("another password"));
+    for _ in 0..WRONG_PER_MINUTE.get() {
+        let taken = checks
+            .results
+            .guesses
+            .take(guesser(&limited), Instant::now());
+        taken.unwrap();
+    }
+    assert_eq!(
+        verified(&checks, &limited, presented("ann", "correct horse")).await,
+        PasswordProof::Limited { retry_after: 3 }
+    );
+    assert_eq!(
+        verified(&checks, &other, presented("ann", "another password")).await,
+        PasswordProof::Valid
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn right_passwords_do_not_use_up_the_rate() {
     let checks = PasswordChecks::new(1);
-    for number in 0..=WRONG_PER_MINUTE.get() {
-        let password = format!("password {number}");
-        let tunnel = policy(&password);
-        let proof = verified(&checks, &tunnel, presented("ann", &password)).await;
-        assert_eq!(proof, PasswordProof::Valid, "{number}");
-    }
+    let tunnel = policy("correct horse");
+    let proof = verified(&checks, &tunnel, presented("ann", "correct horse")).await;
+    assert_eq!(proof, PasswordProof::Valid);
+    let left = checks
+        .results
+        .guesses
+        .peek(&guesser(&tunnel), Instant::now());
+    assert_eq!(left.remaining, WRONG_PER_MINUTE.get());
 }
 
-#[tokio::test]
+/// A browser may cancel a request while its password is checked.
+#[tokio::test(start_paused = true)]
+async fn the_result_of_an_abandoned_check_is_kept() {
+    let checks = PasswordChecks::new(1);
+    let tunnel = policy("correct horse");
+    let right = || presented("ann", "correct horse");
+    let (_, check) = checks.state(&tunnel, right(), source(), None);
+    let verdict = checks.verify(check.unwrap()).now_or_never();
+    assert!(verdict.is_none(), "it is dropped while it runs");
+    // Its place becomes free when it has ended.
+    let _ended = checks.running.acquire().await.unwrap();
+    assert_eq!(state(&checks, &tunnel, right()), PasswordProof::Valid);
+    let left = checks
+        .results
+        .guesses
+        .peek(&guesser(&tunnel), Instant::now());
+    assert_eq!(left.remaining, WRONG_PER_MINUTE.get());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_checks_until_it_drains() {
     let checks = PasswordChecks::new(1);
     let tunnel = policy("correct horse");
@@ -171,9 +231,63 @@ async fn a_full_queue_refuses_checks_until_it_drains() {
         verified(&checks, &tunnel, right()).await,
         PasswordProof::Busy
     );
+    // A source without attempts does not wait.
+    let other = policy("another password");
+    for _ in 0..WRONG_PER_MINUTE.get() {
+        let taken = checks.results.guesses.take(guesser(&other), Instant::now());
+        taken.unwrap();
+    }
+    assert_eq!(
+        verified(&checks, &other, right()).await,
+        PasswordProof::Limited { retry_after: 3 }
+    );
     drop(queue);
     assert_eq!(
         verified(&checks, &tunnel, right()).await,
+        PasswordProof::Valid
+    );
+}
+
+#[tokio::test]
+async fn the_queue_of_one_tunnel_does_not_affect_another() {
+    let checks = PasswordChecks::new(1);
+    let (full, other) = (policy("correct horse"), policy("another password"));
+    let (_, fingerprint) = guesser(&full);
+    let mut places = Vec::new();
+    while let Some(place) = checks.join(&fingerprint) {
+        places.push(place);
+    }
+    assert_eq!(places.len(), MAX_WAITING_AT_TUNNEL);
+    let right = || presented("ann", "correct horse");
+    assert_eq!(verified(&checks, &full, right()).await, PasswordProof::Busy);
+    assert_eq!(
+        verified(&checks, &other, presented("ann", "another password")).await,
+        PasswordProof::Valid
+    );
+    drop(places);
+    assert_eq!(
+        verified(&checks, &full, right()).await,
+        PasswordProof::Valid
+    );
+    let queues = checks.tunnels.lock().len();
+    assert_eq!(queues, 1, "queues without checks are removed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_waits_for_its_tunnel_and_for_a_limited_time() {
+    let checks = PasswordChecks::new(1);
+    let (slow, other) = (policy("correct horse"), policy("another password"));
+    let (_place, running) = checks.join(&guesser(&slow).1).unwrap();
+    let _check = running.try_acquire().unwrap();
+    let before = Instant::now();
+    assert_eq!(
+        verified(&checks, &slow, presented("ann", "correct horse")).await,
+        PasswordProof::Busy,
+        "a tunnel has one check at a time"
+    );
+    assert!(before.elapsed() >= MAX_WAIT);
+    assert_eq!(
+        verified(&checks, &other, presented("ann", "another password")).await,
         PasswordProof::Valid
     );
 }
