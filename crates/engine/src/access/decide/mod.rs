@@ -95,6 +95,9 @@ pub struct AuthContext<'a> {
 /// The permission that a visitor needs to use a tunnel.
 const PERMISSION: Permission = Permission::TunnelsStreamsCreateDelete;
 
+/// Reason of [`Rule::Ambiguous`] that concerns no client certificate.
+pub(crate) const PASSWORD_AND_PROOF: &str = "a link password and another proof";
+
 /// Decides about an HTTP request to a published tunnel.
 pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Decision {
     let tunnel = request.tunnel;
@@ -190,7 +193,7 @@ fn refuse<A>(action: Action, request: &EdgeRequest<'_, A>) -> Decision {
             let reason = if request.password == PasswordProof::Absent {
                 "a client certificate and another proof"
             } else {
-                "a link password and another proof"
+                PASSWORD_AND_PROOF
             };
             Decision::refuse(Rule::Ambiguous, problem, reason)
         }

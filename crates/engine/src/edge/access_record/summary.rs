@@ -12,7 +12,7 @@ use types::trace::TraceId;
 use types::tunnel::Country;
 
 use super::Outcome;
-use crate::access::{Proof, TokenForm};
+use crate::access::{PASSWORD_AND_PROOF, Proof, TokenForm};
 
 /// A completed visit.
 #[derive(Debug)]
@@ -130,6 +130,7 @@ impl CompletedVisit<'_> {
         }
         let unauthorized = |reason: &str| json!({"kind": "unauthorized", "reason": reason});
         let policy = |policy: &str| json!({"kind": "unauthorized", "reason": "policy_denied", "policy": policy});
+        let capacity = || json!({"kind": "refused", "reason": "capacity"});
         Some(match self.rule {
             // No tunnel was found, so no rule refused the visitor.
             "" | "none" | "host" | "offline" | "starting" | "unknown" | "uninformed" => {
@@ -137,14 +138,20 @@ impl CompletedVisit<'_> {
             }
             "trusted_ips" => policy("ip"),
             "geo_ip" => policy("geo"),
+            "ambiguous" if self.reason == Some(PASSWORD_AND_PROOF) => policy("other"),
             "certificate" | "ambiguous" => policy("mtls"),
             "challenge" => policy("challenge"),
             "tls_version" | "public_access" | "suspended" => policy("other"),
             "session" => unauthorized("missing_token"),
-            "token" | "query_credential" | "password" => unauthorized("invalid_token"),
+            "password" => match self.status {
+                Some(429 | 503) => capacity(),
+                _ if self.problem == Some("password_required") => unauthorized("missing_token"),
+                _ => unauthorized("invalid_token"),
+            },
+            "token" | "query_credential" => unauthorized("invalid_token"),
             "permission" | "boundary" | "path" => unauthorized("insufficient_scope"),
             "http" => json!({"kind": "refused", "reason": "unsupported"}),
-            "rate_limit" => json!({"kind": "refused", "reason": "capacity"}),
+            "rate_limit" => capacity(),
             _ => json!({"kind": "refused", "reason": "policy"}),
         })
     }
@@ -379,6 +386,70 @@ mod tests {
         assert_eq!(revoked.outcome(), "connected");
         let explanation = &broken.summary()["response"]["explanation"];
         assert_eq!(explanation["reason"], "the service broke off");
+    }
+
+    #[test]
+    fn refusals_of_link_passwords_have_the_kinds_of_other_refusals() {
+        let failure = |rule, status, problem, reason| {
+            let refused = CompletedVisit {
+                outcome: Outcome::Refused,
+                time_to_stream: None,
+                rule,
+                status: Some(status),
+                problem: Some(problem),
+                reason: Some(reason),
+                ..visit()
+            };
+            refused.summary()["firewall"]["failure"].clone()
+        };
+        let unauthorized = |reason: &str| json!({"kind": "unauthorized", "reason": reason});
+        let capacity = json!({"kind": "refused", "reason": "capacity"});
+        let ambiguous = |policy: &str| json!({"kind": "unauthorized", "reason": "policy_denied", "policy": policy});
+        let certificate = "a client certificate and another proof";
+        for (rule, status, problem, reason, expected) in [
+            (
+                "password",
+                401,
+                "password_required",
+                "no password",
+                unauthorized("missing_token"),
+            ),
+            (
+                "password",
+                401,
+                "invalid_password",
+                "a wrong name",
+                unauthorized("invalid_token"),
+            ),
+            (
+                "password",
+                429,
+                "too_many_requests",
+                "too many",
+                capacity.clone(),
+            ),
+            ("password", 503, "service_unavailable", "too many", capacity),
+            (
+                "ambiguous",
+                400,
+                "ambiguous_credentials",
+                PASSWORD_AND_PROOF,
+                ambiguous("other"),
+            ),
+            (
+                "ambiguous",
+                400,
+                "ambiguous_credentials",
+                certificate,
+                ambiguous("mtls"),
+            ),
+        ] {
+            assert_eq!(
+                failure(rule, status, problem, reason),
+                expected,
+                "{problem}"
+            );
+        }
     }
 
     #[test]
