@@ -32,6 +32,8 @@ pub struct Problem {
     pub allow: Option<&'static str>,
     /// Id of the visit, for `svc explain <reference>`.
     pub reference: Option<String>,
+    /// The service also accepts a bearer token instead of the link password.
+    pub accepts_token: bool,
 }
 
 /// The JSON body of a problem, `application/problem+json`.
@@ -69,6 +71,9 @@ pub struct ProblemBody {
     #[schema(nullable = false)]
     pub reference: Option<String>,
 }
+
+/// The challenge for a bearer token.
+const BEARER: &str = "Bearer realm=\"svc\"";
 
 /// Media type of a problem body (RFC 9457 section 3).
 pub const MEDIA_TYPE: &str = "application/problem+json";
@@ -155,6 +160,7 @@ impl Problem {
             retry_after: None,
             allow: None,
             reference: None,
+            accepts_token: false,
         }
     }
 
@@ -296,15 +302,27 @@ impl Problem {
         serde_json::to_string(&self.body()).unwrap_or_default()
     }
 
+    /// Value of a second `WWW-Authenticate`, behind that of a link password: browsers use the first
+    /// challenge that they know, and programs find that of their credential (RFC 9110 section
+    /// 11.6.1).
+    pub fn token_challenge(&self) -> Option<&'static str> {
+        let is_offered = self.accepts_token && self.needs_password();
+        is_offered.then_some(BEARER)
+    }
+
+    fn needs_password(&self) -> bool {
+        matches!(self.code, "password_required" | "invalid_password")
+    }
+
     /// Value of `WWW-Authenticate` (RFC 6750 section 3): on 401, and on 403 if a permission or
     /// boundary is missing. For a link password it is the challenge of RFC 7617.
     /// `resource_metadata` is the address of RFC 9728 section 5.1, if the
     /// service has one.
     pub fn www_authenticate(&self, resource_metadata: Option<&str>) -> Option<String> {
-        if matches!(self.code, "password_required" | "invalid_password") {
+        if self.needs_password() {
             return Some("Basic realm=\"svc\", charset=\"UTF-8\"".to_owned());
         }
-        let mut challenge = "Bearer realm=\"svc\"".to_owned();
+        let mut challenge = BEARER.to_owned();
         match (self.status, self.code) {
             (401, "invalid_token") | (403, "insufficient_scope") => {
                 push_parameter(&mut challenge, "error", self.code);
@@ -363,6 +381,20 @@ mod tests {
         insta::assert_json_snapshot!("bare", Problem::tunnel_not_found().body());
         let body: ProblemBody = serde_json::from_str(&Problem::internal().to_json()).unwrap();
         assert_eq!(body.error, body.detail);
+    }
+
+    #[test]
+    fn a_token_is_offered_beside_a_link_password() {
+        for (mut problem, expected) in [
+            (Problem::password_required(), Some("Bearer realm=\"svc\"")),
+            (Problem::invalid_password(), Some("Bearer realm=\"svc\"")),
+            (Problem::unauthenticated(), None),
+            (Problem::too_many_requests(), None),
+        ] {
+            assert_eq!(problem.token_challenge(), None, "{}", problem.code);
+            problem.accepts_token = true;
+            assert_eq!(problem.token_challenge(), expected, "{}", problem.code);
+        }
     }
 
     #[test]

@@ -175,7 +175,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
                 }) => return sign_in(request, reason),
                 Err(refused) => return refused.into(),
             },
-            Action::Password => return password::decide(request.password),
+            Action::Password => return password::decide(request.password, guards),
             Action::Open if passed_by.is_some() => break Rule::Token,
             Action::Open => break Rule::Public,
             refusal => return refuse(refusal, request),

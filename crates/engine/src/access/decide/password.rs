@@ -4,10 +4,11 @@ use types::problem::Problem;
 
 use super::outcome::{Admission, Decision, Outcome, Rule};
 use crate::access::link_password::PasswordProof;
+use crate::access::policy::RequiredProofs;
 
-/// Decides about a request by its link password.
-pub(super) fn decide(password: PasswordProof) -> Decision {
-    let (problem, reason) = match password {
+/// Decides about a request by its link password, at a tunnel with these rules.
+pub(super) fn decide(password: PasswordProof, rules: RequiredProofs) -> Decision {
+    let (mut problem, reason) = match password {
         PasswordProof::Valid => {
             let allowed = Admission {
                 strip_authorization: true,
@@ -37,6 +38,7 @@ pub(super) fn decide(password: PasswordProof) -> Decision {
         // The table asks for a password that is present.
         PasswordProof::Absent => (Problem::password_required(), "no password"),
     };
+    problem.accepts_token = rules.token;
     Decision::refuse(Rule::Password, problem, reason)
 }
 

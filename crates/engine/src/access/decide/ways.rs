@@ -33,7 +33,9 @@ pub(super) fn unauthenticated(rules: RequiredProofs, presented: PresentedInVain)
     } else {
         Problem::unauthenticated()
     };
-    problem.with_detail(detail)
+    let mut problem = problem.with_detail(detail);
+    problem.accepts_token = rules.token;
+    problem
 }
 
 /// The accepted credentials: "a token, a browser session or a client certificate". A tunnel has

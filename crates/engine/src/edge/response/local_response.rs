@@ -44,6 +44,9 @@ impl Answer {
         if let Some(challenge) = problem.www_authenticate(None) {
             answer = answer.with_header(WWW_AUTHENTICATE, challenge);
         }
+        if let Some(challenge) = problem.token_challenge() {
+            answer = answer.with_header(WWW_AUTHENTICATE, challenge);
+        }
         if let Some(seconds) = problem.retry_after {
             answer = answer.with_header(RETRY_AFTER, seconds.to_string());
         }

@@ -174,6 +174,18 @@ async fn a_password_is_refused_beside_a_second_credential() {
         answer.json()["detail"],
         "This address needs a password or a token."
     );
+    // Browsers use the first challenge that they know.
+    let fields = basic("ann", "wrong");
+    for answer in [answer, get(&engine, host, "/", &fields).await] {
+        let challenges = answer.headers.iter();
+        let challenges = challenges.filter(|(name, _)| name == "www-authenticate");
+        let challenges: Vec<_> = challenges.map(|(_, value)| value.as_str()).collect();
+        let expected = [
+            "Basic realm=\"svc\", charset=\"UTF-8\"",
+            "Bearer realm=\"svc\"",
+        ];
+        assert_eq!(challenges, expected);
+    }
 }
 
 /// At other tunnels the header belongs to the service.
