@@ -174,6 +174,12 @@ impl AccessRecord {
         self.discarded = true;
     }
 
+    /// Continues the earlier record of the same visit, which is discarded.
+    pub(crate) fn resume(&mut self, earlier: Self) {
+        self.started = earlier.started;
+        earlier.discard();
+    }
+
     /// Counts the visit as in flight on a shared connection, until the visit ends.
     pub(crate) fn track_in_flight(&mut self, activity: &Arc<InFlightRequests>) {
         self.in_flight = Some(InFlightRequests::track(activity));

@@ -219,11 +219,12 @@ impl Visitor {
 
     async fn answer(&mut self, mut parsed: ParsedRequest) -> NextStep {
         if let Err(Rejection::VerifyPassword(check)) = parsed.verdict {
-            parsed.record.discard();
             let password = self.worker.core.link_passwords.verify(*check).await;
-            let Some(again) = self.read_head(Some(&password)) else {
+            let Some(mut again) = self.read_head(Some(&password)) else {
                 return NextStep::Abort;
             };
+            // The check is part of the visit.
+            again.record.resume(parsed.record);
             parsed = again;
         }
         let ParsedRequest {
