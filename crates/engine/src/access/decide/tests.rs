@@ -389,10 +389,10 @@ fn visits_without_a_proof_end_when_the_project_requires_one() {
     let world = World::new();
     let tunnel = world.tunnel(json!({"token_auth": true, "basic_auth": true}));
     let visitor = VisitorInfo::at("192.0.2.7".parse().unwrap());
-    let goes_on = || reauthorize_visit(&tunnel, visitor, None, world.context());
-    assert!(goes_on());
+    let is_valid = || reauthorize_visit(&tunnel, visitor, None, world.context());
+    assert!(is_valid());
     world.set(PublicAccessPolicy::AuthRequired);
-    assert!(!goes_on());
+    assert!(!is_valid());
 }
 
 /// EN-11: a tunnel whose rule an engine cannot enforce admits no visitor.

@@ -45,7 +45,7 @@ pub(super) fn is_listed(origin: &[u8], allowed: &[WebOrigin]) -> bool {
 }
 
 /// Checks that a page of the same host, or of an allowed origin, sent a request that `rule` admitted,
-/// if the rule's credential is one that browsers send by themselves.
+/// if browsers send the rule's credential without an action of the user.
 pub(in crate::edge) fn check<H: HeaderFields>(
     rule: Rule,
     inbound: &RequestInfo<'_>,
