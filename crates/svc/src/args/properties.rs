@@ -193,8 +193,8 @@ pub(crate) struct TunnelFlags {
     #[arg(long, help_heading = VISITORS, value_name = "COUNTRY", value_delimiter = ',', hide_short_help = true)]
     pub(crate) geoip: Vec<String>,
 
-    /// Origins of other pages that may call the tunnel, with a signed-in session or a token (CORS),
-    /// such as `https://app.example.com` (comma-separated)
+    /// Origins of other pages that may call the tunnel, with a signed-in session, a link password
+    /// or a token (CORS), such as `https://app.example.com` (comma-separated)
     #[arg(long, help_heading = VISITORS, value_name = "ORIGIN", value_delimiter = ',', hide_short_help = true)]
     pub(crate) allowed_origins: Vec<String>,
 

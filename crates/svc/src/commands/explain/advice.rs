@@ -62,7 +62,8 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
         }
         "password" => {
             "send the link password: those of the tunnel are in the `--basic-auth-file` of its agent, \
-             or were entered with `--basic-auth`"
+             or were entered with `--basic-auth`. After many wrong ones, wait as long as `Retry-After` \
+             says"
         }
         "permission" => "use a credential with `tunnels.streams.create-delete`",
         "boundary" => "use a credential whose `resources` include this project, tunnel and path",
