@@ -81,6 +81,11 @@ async fn a_save_that_failed_is_retried_without_a_further_change() {
     let (credential, _) = platform.add_pat("usr_1");
     let link = RunningLink::start(&platform, folder.path(), pace());
     link.wait_until_current(&platform).await;
+    // It saves the first state, whose temporary file could still exist.
+    link.stop().await;
+
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    link.wait_until_current(&platform).await;
     let full = FullDisk::under(folder.path());
     platform.revoke(&credential);
     platform.add_project("aaaaaaaa");
