@@ -41,6 +41,19 @@ fn guesser(policy: &TunnelPolicy) -> Guesser {
     (source(), *policy.link_passwords().unwrap().fingerprint())
 }
 
+/// Wrong passwords that the source may send to the tunnel now.
+fn guesses_left(checks: &PasswordChecks, policy: &TunnelPolicy) -> u32 {
+    let guesses = &checks.results.guesses;
+    guesses.peek(&guesser(policy), Instant::now()).remaining
+}
+
+fn use_all_guesses(checks: &PasswordChecks, policy: &TunnelPolicy) {
+    for _ in 0..WRONG_PER_MINUTE.get() {
+        let guesses = &checks.results.guesses;
+        guesses.take(guesser(policy), Instant::now()).unwrap();
+    }
+}
+
 async fn verified(checks: &PasswordChecks, policy: &TunnelPolicy, basic: Basic) -> PasswordProof {
     let (proof, check) = checks.state(policy, basic.clone(), source(), None);
     let Some(check) = check else {
@@ -169,13 +182,7 @@ async fn a_source_can_send_a_limited_number_of_wrong_passwords() {
 async fn wrong_passwords_at_one_tunnel_do_not_limit_another() {
     let checks = PasswordChecks::new(1);
     let (limited, other) = (policy("correct horse"), policy("another password"));
-    for _ in 0..WRONG_PER_MINUTE.get() {
-        let taken = checks
-            .results
-            .guesses
-            .take(guesser(&limited), Instant::now());
-        taken.unwrap();
-    }
+    use_all_guesses(&checks, &limited);
     assert_eq!(
         verified(&checks, &limited, presented("ann", "correct horse")).await,
         PasswordProof::Limited { retry_after: 3 }
@@ -192,11 +199,7 @@ async fn right_passwords_do_not_use_up_the_rate() {
     let tunnel = policy("correct horse");
     let proof = verified(&checks, &tunnel, presented("ann", "correct horse")).await;
     assert_eq!(proof, PasswordProof::Valid);
-    let left = checks
-        .results
-        .guesses
-        .peek(&guesser(&tunnel), Instant::now());
-    assert_eq!(left.remaining, WRONG_PER_MINUTE.get());
+    assert_eq!(guesses_left(&checks, &tunnel), WRONG_PER_MINUTE.get());
 }
 
 /// A browser may cancel a request while its password is checked.
@@ -211,11 +214,7 @@ async fn the_result_of_an_abandoned_check_is_kept() {
     // Its place becomes free when it has ended.
     let _ended = checks.running.acquire().await.unwrap();
     assert_eq!(state(&checks, &tunnel, right()), PasswordProof::Valid);
-    let left = checks
-        .results
-        .guesses
-        .peek(&guesser(&tunnel), Instant::now());
-    assert_eq!(left.remaining, WRONG_PER_MINUTE.get());
+    assert_eq!(guesses_left(&checks, &tunnel), WRONG_PER_MINUTE.get());
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,10 +232,7 @@ async fn a_full_queue_refuses_checks_until_it_drains() {
     );
     // A source without attempts does not wait.
     let other = policy("another password");
-    for _ in 0..WRONG_PER_MINUTE.get() {
-        let taken = checks.results.guesses.take(guesser(&other), Instant::now());
-        taken.unwrap();
-    }
+    use_all_guesses(&checks, &other);
     assert_eq!(
         verified(&checks, &other, right()).await,
         PasswordProof::Limited { retry_after: 3 }

@@ -105,6 +105,16 @@ async fn visitors_need_a_password_of_the_file_at_both_kinds_of_engines() {
     }
 }
 
+/// Waits until the agent has applied a new file. Only the new password is then right.
+async fn replaced(agent: &mut RunningCommand, up: &RunningUp, before: &str, now: &str) {
+    let changed = applied(agent).await;
+    assert_eq!(changed["changed"], json!(["fair"]), "{changed}");
+    let line = online(agent, "fair").await;
+    for (password, expected) in [(before, StatusCode::UNAUTHORIZED), (now, StatusCode::OK)] {
+        assert_eq!(status(up, &line, Some(password)).await, expected);
+    }
+}
+
 /// A new password takes effect without a restart, and an unusable file changes nothing.
 #[tokio::test]
 async fn the_file_of_a_running_agent_can_change() {
@@ -120,17 +130,7 @@ async fn the_file_of_a_running_agent_can_change() {
         StatusCode::OK
     );
     write_private(&file, "ann:another password\n");
-    let changed = applied(&mut agent).await;
-    assert_eq!(changed["changed"], json!(["fair"]), "{changed}");
-    let line = online(&mut agent, "fair").await;
-    assert_eq!(
-        status(&up, &line, Some("correct horse")).await,
-        StatusCode::UNAUTHORIZED
-    );
-    assert_eq!(
-        status(&up, &line, Some("another password")).await,
-        StatusCode::OK
-    );
+    replaced(&mut agent, &up, "correct horse", "another password").await;
     soon("the end of the agent", agent.terminate()).await;
     up.stop().await;
 }
@@ -151,13 +151,7 @@ async fn a_rejected_file_applies_when_it_becomes_private() {
     let error = rejected(&mut agent).await;
     assert!(error.contains("chmod 600"), "{error}");
     set_mode(&file, PRIVATE);
-    let changed = applied(&mut agent).await;
-    assert_eq!(changed["changed"], json!(["fair"]), "{changed}");
-    let line = online(&mut agent, "fair").await;
-    assert_eq!(
-        status(&up, &line, Some("correct horse")).await,
-        StatusCode::UNAUTHORIZED
-    );
+    replaced(&mut agent, &up, "correct horse", "another password").await;
 
     // A file that was never valid.
     let other = home.path().join("others");
@@ -166,13 +160,7 @@ async fn a_rejected_file_applies_when_it_becomes_private() {
     let error = rejected(&mut agent).await;
     assert!(error.contains("others can be read by all"), "{error}");
     set_mode(&other, PRIVATE);
-    let changed = applied(&mut agent).await;
-    assert_eq!(changed["changed"], json!(["fair"]), "{changed}");
-    let line = online(&mut agent, "fair").await;
-    assert_eq!(
-        status(&up, &line, Some("third password")).await,
-        StatusCode::OK
-    );
+    replaced(&mut agent, &up, "another password", "third password").await;
     soon("the end of the agent", agent.terminate()).await;
     up.stop().await;
 }
