@@ -7,14 +7,14 @@
 //! and rules, asciinema as a player of recorded terminals, zsh and fish as shells that complete
 //! command lines, OpenSSH's signer, tinyproxy and microsocks as proxies with names of their own, and
 //! checkers and peers written in Python and for Node. The tests of `cargo xtask deep` also compile
-//! generated clients with Go and a JDK.
+//! generated clients with a JDK.
 //! Installed programs are used as they are. The Python packages live in a virtual environment under
 //! the target directory, the Node packages in a directory beside it, and so do a downloaded nginx
 //! and promtool: their Debian packages would start services when they are installed, so they are
 //! only unpacked there. The web terminal is downloaded as well, so that the tested program has it.
 //! PostgreSQL's package is installed without its default cluster; the tests create their own, in
-//! temporary directories. `h2spec` is built if there is a Go that is new enough; otherwise its test
-//! reports that it did not run.
+//! temporary directories. Pebble, a certificate authority, is built with Go, and so is `h2spec`, if
+//! possible; otherwise its test reports that it did not run.
 
 mod debian;
 mod go;
@@ -65,9 +65,11 @@ pub(crate) struct Provisions {
     fish: PathBuf,
     /// An HTTP proxy and a SOCKS proxy; only Linux has the library that gives them names.
     proxies: Option<[PathBuf; 2]>,
-    /// The tests of [`TestSet::Deep`] need it.
+    /// Builds Pebble and h2spec.
     go: Option<PathBuf>,
-    /// The compiler of a JDK, for the same tests; its `java` is beside it.
+    /// A certificate authority for tests, on listeners that it reports.
+    pebble: PathBuf,
+    /// The compiler of a JDK, for the tests of [`TestSet::Deep`]; its `java` is beside it.
     javac: Option<PathBuf>,
     /// The only optional program: it needs Go, and not every Go can build it.
     h2spec: Option<PathBuf>,
@@ -94,6 +96,7 @@ impl Provisions {
             ("SVC_TEST_ASCIINEMA", &self.asciinema),
             ("SVC_TEST_ZSH", &self.zsh),
             ("SVC_TEST_FISH", &self.fish),
+            ("SVC_TEST_PEBBLE", &self.pebble),
         ];
         if let Some([tinyproxy, microsocks]) = &self.proxies {
             environment.extend([
@@ -159,8 +162,9 @@ pub(crate) fn run(repository: &Repository, set: TestSet, yes: bool) -> Result<Pr
         fish: program::find("fish").context("fish is gone")?,
         proxies: proxies(),
         go: go::compiler(),
+        pebble: go::pebble(repository, &directory.join("pebble"))?,
         javac: program::find("javac"),
-        h2spec: go::h2spec(repository, &directory.join("go"))?,
+        h2spec: go::h2spec(repository, &directory.join("go")),
     };
     for (name, path) in provisions.environment() {
         eprintln!("    {name}={}", path.display());
@@ -240,7 +244,7 @@ enum Requirement {
     /// An HTTP proxy, a SOCKS proxy, and a library that gives them names of this machine. Only
     /// Linux has the library.
     Proxies,
-    /// Compiles generated clients.
+    /// Builds Pebble, and compiles generated clients.
     Go,
     /// Runs a generator of clients, and compiles its output.
     Jdk,
@@ -272,7 +276,7 @@ impl Requirement {
 
     /// True if tests of the set need it.
     fn is_for(self, set: TestSet) -> bool {
-        set == TestSet::Deep || ![Self::Go, Self::Jdk].contains(&self)
+        set == TestSet::Deep || self != Self::Jdk
     }
 
     fn is_met(self, directory: &Path) -> bool {
@@ -447,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_slow_tests_need_go_and_a_jdk() {
+    fn only_the_slow_tests_need_a_jdk() {
         let needs = |set| {
             Requirement::ALL
                 .into_iter()
@@ -456,7 +460,7 @@ mod tests {
         assert_eq!(needs(TestSet::Deep).count(), Requirement::ALL.len());
         let all = needs(TestSet::Deep);
         let only_deep: Vec<_> = all.filter(|need| !need.is_for(TestSet::Change)).collect();
-        assert_eq!(only_deep, [Requirement::Go, Requirement::Jdk]);
+        assert_eq!(only_deep, [Requirement::Jdk]);
     }
 
     #[test]

@@ -1,0 +1,197 @@
+// Pebble, the test authority of Let's Encrypt, on listeners of port 0 that it reports. Its own
+// program takes its ports from a file, so that they would have to be reserved.
+//
+// Arguments: a directory, and the ports of HTTP and TLS validations. It writes the authority of its
+// directory (ca.pem) and the root of its certificates (root.pem) to the directory, and prints one
+// line of JSON with its addresses. Every name resolves to this machine.
+//
+// The management address has Pebble's own routes, and adds and removes TXT records:
+// `PUT /txt/NAME/VALUE`, `DELETE /txt/NAME/VALUE`. `POST /deactivate/ID` deactivates an account.
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/letsencrypt/pebble/v2/acme"
+	"github.com/letsencrypt/pebble/v2/ca"
+	"github.com/letsencrypt/pebble/v2/db"
+	"github.com/letsencrypt/pebble/v2/va"
+	"github.com/letsencrypt/pebble/v2/wfe"
+	"github.com/miekg/dns"
+)
+
+func main() {
+	directory := os.Args[1]
+	httpPort := number(os.Args[2])
+	tlsPort := number(os.Args[3])
+	logger := log.New(os.Stderr, "pebble ", log.LstdFlags)
+
+	names := &records{values: map[string][]string{}}
+	resolver := listen()
+	go func() {
+		log.Fatal((&dns.Server{Listener: resolver, Handler: names}).ActivateAndServe())
+	}()
+
+	store := db.NewMemoryStore()
+	profiles := map[string]ca.Profile{"default": {Description: "the default profile"}}
+	authority := ca.New(logger, store, "", "ecdsa", 0, 1, profiles)
+	validator := va.New(logger, httpPort, tlsPort, true, resolver.Addr().String(), store)
+	if key := os.Getenv("PEBBLE_EXTERNAL_ACCOUNT_KEY"); key != "" {
+		check(store.AddExternalAccountKeyByID("test", key))
+	}
+	isBound := os.Getenv("PEBBLE_EXTERNAL_ACCOUNT_KEY") != ""
+	identities := []string{"pebble.letsencrypt.org"}
+	front := wfe.New(logger, store, validator, authority, identities, true, isBound, 1, 1)
+
+	certificate, pool := serverCertificate()
+	write(directory, "ca.pem", pool)
+	write(directory, "root.pem", authority.GetRootCert(0).PEM())
+
+	frontListener := listen()
+	management := listen()
+	routes := http.NewServeMux()
+	routes.HandleFunc("PUT /txt/{name}/{value}", names.add)
+	routes.HandleFunc("DELETE /txt/{name}/{value}", names.remove)
+	routes.HandleFunc("POST /deactivate/{id}", func(response http.ResponseWriter, request *http.Request) {
+		deactivate(store, request.PathValue("id"), response)
+	})
+	routes.Handle("/", front.ManagementHandler())
+	go func() { log.Fatal(http.Serve(management, routes)) }()
+
+	line, err := json.Marshal(map[string]string{
+		"directory":  fmt.Sprintf("https://%s%s", frontListener.Addr(), wfe.DirectoryPath),
+		"management": fmt.Sprintf("http://%s", management.Addr()),
+	})
+	check(err)
+	fmt.Println(string(line))
+	config := &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"http/1.1"}}
+	log.Fatal(http.Serve(tls.NewListener(frontListener, config), front.Handler()))
+}
+
+// As an administrator of the authority does.
+func deactivate(store *db.MemoryStore, id string, response http.ResponseWriter) {
+	account := store.GetAccountByID(id)
+	if account == nil {
+		response.WriteHeader(http.StatusNotFound)
+		return
+	}
+	changed := *account
+	changed.Status = acme.StatusDeactivated
+	check(store.UpdateAccountByID(id, &changed))
+}
+
+// The records of a name server in which every name is this machine.
+type records struct {
+	lock   sync.Mutex
+	values map[string][]string
+}
+
+func (r *records) add(response http.ResponseWriter, request *http.Request) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	name := key(request.PathValue("name"))
+	r.values[name] = append(r.values[name], request.PathValue("value"))
+}
+
+func (r *records) remove(response http.ResponseWriter, request *http.Request) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	name, value := key(request.PathValue("name")), request.PathValue("value")
+	r.values[name] = slices.DeleteFunc(r.values[name], func(found string) bool { return found == value })
+}
+
+func (r *records) ServeDNS(writer dns.ResponseWriter, question *dns.Msg) {
+	answer := new(dns.Msg)
+	answer.SetReply(question)
+	for _, asked := range question.Question {
+		head := dns.RR_Header{Name: asked.Name, Rrtype: asked.Qtype, Class: dns.ClassINET}
+		switch asked.Qtype {
+		case dns.TypeA:
+			answer.Answer = append(answer.Answer, &dns.A{Hdr: head, A: net.IPv4(127, 0, 0, 1)})
+		case dns.TypeTXT:
+			r.lock.Lock()
+			for _, value := range r.values[key(asked.Name)] {
+				answer.Answer = append(answer.Answer, &dns.TXT{Hdr: head, Txt: []string{value}})
+			}
+			r.lock.Unlock()
+		}
+	}
+	check(writer.WriteMsg(answer))
+}
+
+func key(name string) string {
+	return strings.ToLower(dns.Fqdn(name))
+}
+
+// A certificate for 127.0.0.1, and the PEM of its authority.
+func serverCertificate() (tls.Certificate, []byte) {
+	rootKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(err)
+	root := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "the directory's authority"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
+	rootDER, err := x509.CreateCertificate(rand.Reader, root, root, &rootKey.PublicKey, rootKey)
+	check(err)
+	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(err)
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: "pebble"},
+		NotBefore:    root.NotBefore,
+		NotAfter:     root.NotAfter,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, root, &leafKey.PublicKey, rootKey)
+	check(err)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: rootDER})
+	return tls.Certificate{Certificate: [][]byte{leafDER}, PrivateKey: leafKey}, authority
+}
+
+func listen() net.Listener {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check(err)
+	return listener
+}
+
+func number(text string) int {
+	value, err := strconv.Atoi(text)
+	check(err)
+	return value
+}
+
+func write(directory, name string, content []byte) {
+	check(os.WriteFile(filepath.Join(directory, name), content, 0o600))
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
