@@ -29,10 +29,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ("daemon", &["types"]),
     ("store", &["types"]),
     ("link", &["api", "types"]),
+    ("acme", &[]),
     // Layer 2, services. The two communicate only over the network.
     (
         "engine",
         &[
+            "acme",
             "api",
             "credentials",
             "daemon",

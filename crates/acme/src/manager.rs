@@ -1,0 +1,499 @@
+//! The task that keeps one certificate current.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use instant_acme::CertificateIdentifier;
+use parking_lot::Mutex;
+use rustls::crypto::CryptoProvider;
+use rustls_pki_types::{CertificateDer, Der};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+use x509_parser::extensions::ParsedExtension;
+use x509_parser::parse_x509_certificate;
+
+use crate::chain::{ChainError, IssuedCertificate};
+use crate::challenges::Challenges;
+use crate::client::AuthorityClient;
+use crate::error::OrderError;
+use crate::order::{CERTIFICATE_FILE, CertificateFile, OrderAttempt, existing_account, stored};
+use crate::schedule::{
+    MAX_INTERVAL, RenewalWindow, earliest_renewal, has_come, renewal_time, retry_delay,
+};
+use crate::settings::{Settings, WallClock};
+use crate::store::StateFolder;
+
+/// Counts orders by `outcome`: `ok` or `error`.
+pub const ORDERS_METRIC: &str = "svc_acme_orders_total";
+/// Expiry of the certificate from the authority, in seconds since 1970; 0 without one.
+pub const EXPIRY_METRIC: &str = "svc_acme_certificate_expiry_timestamp_seconds";
+
+/// The current certificate, for handshakes. Clones share it.
+#[derive(Clone, Default)]
+pub struct Certificate {
+    issued: Arc<ArcSwapOption<IssuedCertificate>>,
+    problem: Arc<Mutex<Option<String>>>,
+}
+
+impl Certificate {
+    /// The certificate; `None` until there is one.
+    pub fn current(&self) -> Option<Arc<IssuedCertificate>> {
+        self.issued.load_full()
+    }
+
+    /// Reason of the last failure, without anything secret; `None` after a success.
+    pub fn problem(&self) -> Option<String> {
+        self.problem.lock().clone()
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let issued = self.issued.load();
+        f.debug_struct("Certificate")
+            .field("validity", &issued.as_ref().map(|issued| issued.validity()))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps one certificate current. Its thread can be stopped and joined.
+pub struct Manager {
+    settings: Settings,
+    folder: StateFolder,
+    client: AuthorityClient,
+    certificate: Certificate,
+    challenges: Arc<Challenges>,
+    provider: Arc<CryptoProvider>,
+    now: WallClock,
+    /// The certificate is for other names, or from another authority.
+    is_outdated: bool,
+    /// Random bits of the current certificate's renewal time.
+    random: u64,
+    window: Option<RenewalWindow>,
+    /// Time of the next question for the window.
+    next_question: i64,
+    /// Time of the last successful order of this process.
+    ordered_at: Option<i64>,
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager")
+            .field("names", &self.settings.names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The end of a step.
+enum Step {
+    /// Nothing is to be done before this delay is over.
+    Idle(Duration),
+    /// Another process orders. Its certificate is read when it has finished.
+    Locked,
+}
+
+impl Manager {
+    /// Opens the state directory and reads the stored certificate. It sends nothing.
+    ///
+    /// # Errors
+    /// The directory or a file of the settings cannot be used.
+    pub fn open(
+        settings: Settings,
+        provider: Arc<CryptoProvider>,
+        now: WallClock,
+    ) -> Result<Self, OrderError> {
+        let folder = StateFolder::open(&settings.state_dir)
+            .map_err(OrderError::state(&settings.state_dir))?;
+        let client = AuthorityClient::new(
+            &settings.directory,
+            settings.ca_file.as_deref(),
+            Arc::clone(&now),
+        )?;
+        let mut manager = Self {
+            settings,
+            folder,
+            client,
+            certificate: Certificate::default(),
+            challenges: Arc::default(),
+            provider,
+            now,
+            is_outdated: true,
+            random: 0,
+            window: None,
+            next_question: 0,
+            ordered_at: None,
+        };
+        metrics::gauge!(EXPIRY_METRIC).set(0.0);
+        if let Some((issued, is_outdated)) = manager.stored()? {
+            manager.install(issued, is_outdated);
+        }
+        Ok(manager)
+    }
+
+    /// The certificate that this keeps current.
+    pub fn certificate(&self) -> Certificate {
+        self.certificate.clone()
+    }
+
+    /// Answers to challenges, for the listeners.
+    pub fn challenges(&self) -> Arc<Challenges> {
+        Arc::clone(&self.challenges)
+    }
+
+    /// Runs on a thread of its own until `stop`, so that a slow disk only delays this.
+    ///
+    /// # Errors
+    /// The system refuses a thread or descriptors.
+    pub fn start(mut self, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let thread = std::thread::Builder::new().name("svc-acme".to_owned());
+        thread.spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = self.keep_current() => {}
+                }
+            });
+            // The look-up of a name cannot be stopped, and the process must not wait for it.
+            runtime.shutdown_background();
+        })
+    }
+
+    async fn keep_current(&mut self) {
+        let mut failures = 0_u32;
+        loop {
+            match self.step(failures).await {
+                Ok(Step::Idle(delay)) => {
+                    failures = 0;
+                    // The clock may jump, and a suspended machine sleeps longer.
+                    tokio::time::sleep(delay.min(LONGEST_SLEEP)).await;
+                }
+                Ok(Step::Locked) => tokio::time::sleep(LOCK_POLL).await,
+                Err(error) => {
+                    failures = failures.saturating_add(1);
+                    let requested = self.client.take_retry_after();
+                    let first = self.settings.first_retry;
+                    let delay = retry_delay(first, failures, requested, random());
+                    self.report(&error, delay);
+                    wait_out(delay, &self.now).await;
+                }
+            }
+        }
+    }
+
+    /// Orders a certificate if it is time.
+    async fn step(&mut self, failures: u32) -> Result<Step, OrderError> {
+        if let Some(wait) = self.wait().await {
+            return Ok(Step::Idle(wait));
+        }
+        let locked = self.folder.try_lock();
+        let Some(lock) = locked.map_err(OrderError::state(self.folder.path()))? else {
+            return Ok(Step::Locked);
+        };
+        if self.adopt()? {
+            return Ok(Step::Idle(Duration::ZERO));
+        }
+        let current = self.certificate.current();
+        let leaf = current
+            .as_ref()
+            .and_then(|issued| issued.certified().cert.first());
+        let attempt = OrderAttempt {
+            settings: &self.settings,
+            folder: &self.folder,
+            lock: &lock,
+            challenges: &self.challenges,
+            provider: &self.provider,
+            client: &self.client,
+            now: &self.now,
+            failures,
+        };
+        // Every second attempt does without the reference: some authorities may not support it.
+        let has_reference = !self.is_outdated && failures.is_multiple_of(2);
+        let replaces = leaf.filter(|_| has_reference).and_then(identifier);
+        let issued = match attempt.run(replaces).await {
+            Ok(issued) => issued,
+            Err(error) => {
+                if error.is_unknown_account() {
+                    attempt.forget_account()?;
+                }
+                return Err(error);
+            }
+        };
+        // The file is only for the operator.
+        self.folder.remove(&lock, PROBLEM_FILE).ok();
+        metrics::counter!(ORDERS_METRIC, "outcome" => "ok").increment(1);
+        self.install(issued, false);
+        self.ordered_at = Some((self.now)());
+        Ok(Step::Idle(Duration::ZERO))
+    }
+
+    /// Time until the renewal; `None` if it is due.
+    async fn wait(&mut self) -> Option<Duration> {
+        let current = self.certificate.current().filter(|_| !self.is_outdated)?;
+        let now = (self.now)();
+        if has_come(self.next_question, LONGEST_QUESTION, now) {
+            let delay = self.ask_window(&current).await;
+            self.next_question = now.saturating_add(delay);
+        }
+        let validity = current.validity();
+        let earliest = self.ordered_at.map(|at| earliest_renewal(at, validity));
+        let earliest = earliest.filter(|at| !has_come(*at, MAX_INTERVAL, now));
+        let due = renewal_time(validity, self.window, self.random);
+        let due = due.max(earliest.unwrap_or(i64::MIN));
+        let until = due.min(self.next_question).saturating_sub(now);
+        let until = u64::try_from(until).ok().map(Duration::from_secs);
+        until.filter(|_| due > now)
+    }
+
+    /// Asks the authority when to renew (RFC 9773), and returns the delay until the next question
+    /// in seconds. An authority without an answer is no failure: the lifetime decides.
+    async fn ask_window(&mut self, current: &IssuedCertificate) -> i64 {
+        let leaf = current.certified().cert.first();
+        let Some(identifier) = leaf.and_then(identifier) else {
+            return USUAL_QUESTION;
+        };
+        let account = existing_account(&self.settings, &self.folder, &self.client).await;
+        let Ok(Some(account)) = account else {
+            return USUAL_QUESTION;
+        };
+        match account.renewal_info(&identifier).await {
+            Ok((info, delay)) => {
+                self.window = Some(RenewalWindow {
+                    start: info.suggested_window.start.unix_timestamp(),
+                    end: info.suggested_window.end.unix_timestamp(),
+                });
+                let delay = i64::try_from(delay.as_secs()).unwrap_or(i64::MAX);
+                delay.clamp(SHORTEST_QUESTION, LONGEST_QUESTION)
+            }
+            Err(error) => {
+                debug!(%error, "the authority suggests no time of renewal");
+                USUAL_QUESTION
+            }
+        }
+    }
+
+    /// Uses a certificate that another process with this directory has stored.
+    fn adopt(&mut self) -> Result<bool, OrderError> {
+        let Some((issued, false)) = self.stored()? else {
+            return Ok(false);
+        };
+        let current = self.certificate.current();
+        let is_same = current.is_some_and(|current| {
+            current.certified().cert.first() == issued.certified().cert.first()
+        });
+        let due = renewal_time(issued.validity(), None, 0);
+        if is_same || due <= (self.now)() {
+            return Ok(false);
+        }
+        info!("the certificate of another process is in use");
+        self.install(issued, false);
+        Ok(true)
+    }
+
+    /// The stored certificate, and true if it is for other names or from another authority. `None`
+    /// if there is none, or it has expired.
+    fn stored(&self) -> Result<Option<(IssuedCertificate, bool)>, OrderError> {
+        let Some(file) = stored::<CertificateFile>(&self.folder, CERTIFICATE_FILE)? else {
+            return Ok(None);
+        };
+        let now = (self.now)();
+        let parsed = IssuedCertificate::parse(&file.chain, &file.key, &file.names, &self.provider);
+        let checked = parsed.and_then(|issued| match issued.check_time(now) {
+            // This clock is behind. Clients whose clock is right accept the certificate.
+            Ok(()) | Err(ChainError::NotYet) => Ok(issued),
+            Err(error) => Err(error),
+        });
+        match checked {
+            Ok(issued) => {
+                let is_current =
+                    file.directory == self.settings.directory && file.names == self.settings.names;
+                Ok(Some((issued, !is_current)))
+            }
+            Err(error) => {
+                warn!(%error, "the stored certificate is not used");
+                Ok(None)
+            }
+        }
+    }
+
+    fn install(&mut self, issued: IssuedCertificate, is_outdated: bool) {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "seconds stay exact in 53 bits for ever"
+        )]
+        metrics::gauge!(EXPIRY_METRIC).set(issued.validity().not_after as f64);
+        info!(names = ?issued.names(), "a certificate of the authority is in use");
+        self.certificate.issued.store(Some(Arc::new(issued)));
+        *self.certificate.problem.lock() = None;
+        self.is_outdated = is_outdated;
+        self.random = random();
+        self.window = None;
+        self.next_question = 0;
+    }
+
+    fn report(&self, error: &OrderError, delay: Duration) {
+        metrics::counter!(ORDERS_METRIC, "outcome" => "error").increment(1);
+        let seconds = delay.as_secs();
+        warn!(%error, retry.seconds = seconds, "there is no new certificate");
+        let text = error.to_string();
+        // `svc engine --check` reads it. A full disk may prevent that.
+        if let Ok(Some(lock)) = self.folder.try_lock() {
+            self.folder.write(&lock, PROBLEM_FILE, text.as_bytes()).ok();
+        }
+        *self.certificate.problem.lock() = Some(error.public_text());
+    }
+}
+
+/// Reason of the last failed order in a state directory; `None` after a success.
+pub fn last_problem(state_dir: &Path) -> Option<String> {
+    let bytes = StateFolder::existing(state_dir).read(PROBLEM_FILE).ok()??;
+    Some(crate::error::printable(&String::from_utf8_lossy(&bytes)))
+}
+
+const PROBLEM_FILE: &str = "problem.txt";
+
+/// The identifier of a certificate in questions and orders (RFC 9773 section 4.1).
+fn identifier(certificate: &CertificateDer<'_>) -> Option<CertificateIdentifier<'static>> {
+    let (_, parsed) = parse_x509_certificate(certificate).ok()?;
+    let authority =
+        parsed
+            .iter_extensions()
+            .find_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::AuthorityKeyIdentifier(found) => found.key_identifier.as_ref(),
+                _ => None,
+            })?;
+    let serial = Der::from_slice(parsed.tbs_certificate.raw_serial());
+    Some(CertificateIdentifier::new(Der::from_slice(authority.0), serial).into_owned())
+}
+
+/// Waits until a delay is over by one of two clocks: a sleep does not count the time in which the
+/// machine is suspended, and the time of day may be set back.
+async fn wait_out(delay: Duration, now: &WallClock) {
+    let started = now();
+    let mut rest = delay;
+    while !rest.is_zero() {
+        let part = rest.min(LONGEST_SLEEP);
+        tokio::time::sleep(part).await;
+        let passed = u64::try_from(now().saturating_sub(started)).unwrap_or_default();
+        let by_clock = delay.saturating_sub(Duration::from_secs(passed));
+        rest = rest.saturating_sub(part).min(by_clock);
+    }
+}
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // Without randomness the times are only less spread.
+    aws_lc_rs::rand::fill(&mut bytes).ok();
+    u64::from_ne_bytes(bytes)
+}
+
+/// Delay between attempts to get the lock that another process has. An order takes seconds.
+const LOCK_POLL: Duration = Duration::from_secs(1);
+
+/// Longest sleep, after which the clock is read again.
+const LONGEST_SLEEP: Duration = Duration::from_hours(1);
+
+/// Bounds of the delay between two questions for the time of renewal (RFC 9773 section 4.3.2), in
+/// seconds.
+const SHORTEST_QUESTION: i64 = 60;
+const LONGEST_QUESTION: i64 = 24 * 3600;
+
+/// The delay if the authority requests none.
+const USUAL_QUESTION: i64 = 6 * 3600;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+    use serde_json::json;
+
+    use super::*;
+    use crate::settings::{ChallengeKind, KeyType};
+
+    const DIRECTORY: &str = "http://127.0.0.1:1/directory";
+    const NAME: &str = "h.example";
+
+    fn settings(state_dir: &Path) -> Settings {
+        Settings {
+            directory: DIRECTORY.to_owned(),
+            contact: Vec::new(),
+            external_account: None,
+            key_type: KeyType::P256,
+            ca_file: None,
+            challenges: vec![ChallengeKind::TlsAlpn01],
+            dns: None,
+            names: vec![NAME.to_owned()],
+            state_dir: state_dir.to_owned(),
+            first_retry: Duration::from_secs(30),
+        }
+    }
+
+    /// Stores a certificate that is valid in 2030.
+    fn store_certificate(state_dir: &Path) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2030, 1, 1);
+        params.not_after = date_time_ymd(2031, 1, 1);
+        let file = json!({
+            "directory": DIRECTORY,
+            "names": [NAME],
+            "chain": params.self_signed(&key).unwrap().pem(),
+            "key": key.serialize_pem(),
+        });
+        let folder = StateFolder::open(state_dir).unwrap();
+        let lock = folder.try_lock().unwrap().unwrap();
+        let bytes = file.to_string();
+        folder
+            .write(&lock, CERTIFICATE_FILE, bytes.as_bytes())
+            .unwrap();
+    }
+
+    #[test]
+    fn a_stored_certificate_is_used_until_it_expires_also_by_a_clock_that_is_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        store_certificate(directory.path());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        for (now, is_used) in [
+            (0_i64, true),
+            // 2030-06-01
+            (1_906_502_400, true),
+            // 2032-01-01
+            (1_956_528_000, false),
+        ] {
+            let settings = settings(directory.path());
+            let clock: WallClock = Arc::new(move || now);
+            let manager = Manager::open(settings, Arc::clone(&provider), clock).unwrap();
+            let current = manager.certificate().current();
+            assert_eq!(current.is_some(), is_used, "{now}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_requested_delay_of_a_day_is_waited_for_in_full() {
+        let day = Duration::from_hours(24);
+        let stopped: WallClock = Arc::new(|| 0_i64);
+        let start = tokio::time::Instant::now();
+        wait_out(day, &stopped).await;
+        let waited = start.elapsed();
+        assert!((day..day + LOCK_POLL).contains(&waited), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delay_includes_the_time_in_which_the_machine_was_suspended() {
+        let time = AtomicI64::new(0);
+        // Twelve hours pass between two readings, of which this process runs for one.
+        let clock: WallClock = Arc::new(move || time.fetch_add(12 * 3600, Ordering::Relaxed));
+        let start = tokio::time::Instant::now();
+        wait_out(Duration::from_hours(24), &clock).await;
+        let waited = start.elapsed();
+        assert!(waited < Duration::from_hours(3), "{waited:?}");
+    }
+}
