@@ -9,6 +9,7 @@ mod respond;
 mod section;
 mod table;
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,6 +76,8 @@ pub struct Readiness(Arc<ReadinessState>);
 struct ReadinessState {
     serves: AtomicBool,
     disk_full: AtomicBool,
+    /// Reason why there is no certificate.
+    certificate_problem: parking_lot::Mutex<Option<String>>,
 }
 
 impl Readiness {
@@ -88,20 +91,27 @@ impl Readiness {
         self.0.disk_full.store(full, Ordering::Release);
     }
 
+    /// Reports why the process has no certificate (it is not ready), or that it has one.
+    pub fn set_certificate_problem(&self, problem: Option<String>) {
+        *self.0.certificate_problem.lock() = problem;
+    }
+
     /// True if the process serves, and has everything that it needs.
     pub fn is_ready(&self) -> bool {
         self.not_ready_reason().is_none()
     }
 
     /// Reason why the process is not ready.
-    pub(super) fn not_ready_reason(&self) -> Option<&'static str> {
+    pub(super) fn not_ready_reason(&self) -> Option<Cow<'static, str>> {
         if self.0.disk_full.load(Ordering::Acquire) {
-            Some("not ready: a disk is full\n")
-        } else if self.0.serves.load(Ordering::Acquire) {
-            None
-        } else {
-            Some("not ready\n")
+            return Some("not ready: a disk is full\n".into());
         }
+        if !self.0.serves.load(Ordering::Acquire) {
+            return Some("not ready\n".into());
+        }
+        let problem = self.0.certificate_problem.lock();
+        let problem = problem.as_ref()?;
+        Some(format!("not ready: there is no certificate: {problem}\n").into())
     }
 }
 

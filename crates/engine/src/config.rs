@@ -5,6 +5,7 @@
 //! settings that are allowed but probably a mistake. `docs/configuration.md` is generated from
 //! `file`.
 
+mod acme_settings;
 mod api_rates;
 mod check;
 mod file;
@@ -50,8 +51,10 @@ pub struct EngineConfig {
     pub http: Option<SocketAddr>,
     /// The TLS listener: agents, the Engine API, published names.
     pub tls: SocketAddr,
-    /// The certificate of `host` and `*.t.<host>`.
-    pub certificate: CertFiles,
+    /// Files of the certificate of `host` and `*.t.<host>`; `None` if `acme` is the only source.
+    pub certificate: Option<CertFiles>,
+    /// The certificate that the engine orders itself.
+    pub acme: Option<acme::Settings>,
     /// Issuer of the accepted tokens, which also determines the kind of engine.
     pub auth: Auth,
     /// The metrics listener.
@@ -126,9 +129,10 @@ impl EngineConfig {
         let (mut warnings, mut errors) = (Vec::new(), ConfigErrors::default());
         let files = NamedFiles {
             host: Some(&self.host),
-            certificate: Some(&self.certificate),
+            certificate: self.certificate.as_ref(),
             auth: Some(&self.auth),
             geoip_file: self.geoip_file.as_deref(),
+            acme: self.acme.as_ref(),
         };
         inspect::files(&files, now, &mut warnings, &mut errors);
         inspect::settings(self, &mut warnings);

@@ -53,6 +53,8 @@ pub(crate) struct Core {
     /// Streams that were requested from agents and have not arrived.
     pub(crate) pending_streams: Arc<PendingStreams>,
     pub(crate) tls: crate::listen::TlsConfigs,
+    /// Answers to the authority of the certificate, if the engine orders it.
+    pub(crate) challenges: Option<Arc<acme::Challenges>>,
     pub(crate) handshakes: Handshakes,
     pub(crate) connections: Connections,
     pub(crate) source_visits: Arc<SourceVisits>,

@@ -9,7 +9,6 @@ use daemon::access_log::{AccessLog, AccessLogThread};
 use daemon::config::ConfigError;
 use daemon::metrics::{MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
-use daemon::tls::ReloadingCert;
 use http1::FieldValueBuf;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -22,6 +21,7 @@ use types::tunnel::Hostname;
 use crate::access::{CHECKS_AT_ONCE, JwksError, JwksSource, PasswordChecks, Tenancy, Tokens};
 use crate::api::{AnswerBudget, Api, RateLimiter, router};
 use crate::browser::Browsers;
+use crate::certificates::{Certificates, Orders};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Auth, EngineConfig, JwtAuth};
 use crate::core::{Core, Worker};
@@ -117,7 +117,8 @@ pub async fn start_with_clock(
         managed,
         browsers,
     } = open_authority(&config).await?;
-    let tls = TlsConfigs::new(certificate(&config, managed.is_some())?)?;
+    let certificates = Certificates::open(&config, managed.is_some(), &clock)?;
+    let tls = TlsConfigs::new(certificates.resolver())?;
     let countries = countries(&config).await?;
     let (access_log, log_thread) = open_access_log(&config)?;
     let metrics = daemon::metrics::serve(&config.metrics, recorder, readiness.clone()).await?;
@@ -159,6 +160,7 @@ pub async fn start_with_clock(
         cdn_loop_id,
         pending_streams: Arc::default(),
         tls,
+        challenges: certificates.challenges(),
         countries,
         access_log,
         reports: managed.as_ref().map(PlatformLink::reports),
@@ -176,6 +178,11 @@ pub async fn start_with_clock(
     spawn_refresh_tasks(&core)?;
     let (tls_addr, http_addr) = (listeners.tls_addr, listeners.http_addr);
     serve(&core, listeners.tls, listeners.http);
+    // The listeners answer the authority, so they are served before.
+    let orders = certificates.start_orders(core.shutdown.drain().child_token())?;
+    if let Some(orders) = &orders {
+        orders.refresh(&readiness);
+    }
     // A managed engine is ready when it has the state that it serves.
     readiness.set_ready(managed.is_none());
     let managed = managed.map(|managed| managed.follow(&core, &readiness));
@@ -188,6 +195,7 @@ pub async fn start_with_clock(
         metrics,
         readiness,
         managed,
+        orders,
         log_thread,
     };
     let stopping = tokio::spawn(run_until_stopped(core, parts));
@@ -233,18 +241,6 @@ async fn open_authority(config: &EngineConfig) -> Result<TokenAuthority, StartEr
             })
         }
     }
-}
-
-/// The certificate for the engine's name and the names of tunnels; on a managed engine also for the
-/// names of projects.
-fn certificate(config: &EngineConfig, is_managed: bool) -> Result<Arc<ReloadingCert>, StartError> {
-    let mut names = vec![config.host.clone(), format!("*.t.{}", config.host)];
-    if is_managed {
-        names.push(format!("*.{}", config.host));
-    }
-    let provider = daemon::tls::provider();
-    let certificate = ReloadingCert::load_for(config.certificate.clone(), provider, names)?;
-    Ok(Arc::new(certificate))
 }
 
 /// Bound listeners, one of each kind per worker.
@@ -319,6 +315,7 @@ struct Parts {
     metrics: Option<MetricsServer>,
     readiness: Readiness,
     managed: Option<LinkHandle>,
+    orders: Option<Orders>,
     log_thread: Option<AccessLogThread>,
 }
 
@@ -338,6 +335,9 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
                 core.metrics.refresh(core.live.counts(), core.gauges());
                 if let Some(managed) = &parts.managed {
                     managed.refresh();
+                }
+                if let Some(orders) = &parts.orders {
+                    orders.refresh(&parts.readiness);
                 }
                 for worker in core.workers() {
                     worker.trim(Instant::now());
@@ -375,6 +375,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
         workers,
         metrics,
         managed,
+        orders,
         log_thread,
         ..
     } = parts;
@@ -387,6 +388,9 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     // Joins threads, so it must not block the current one.
     let joined = tokio::task::spawn_blocking(move || {
         drop(workers);
+        if let Some(orders) = orders {
+            orders.finish();
+        }
         if let Some(log_thread) = log_thread {
             log_thread.finish();
         }

@@ -11,6 +11,7 @@ pub mod access;
 mod agents;
 pub mod api;
 pub mod browser;
+mod certificates;
 pub mod clock;
 pub mod config;
 mod core;

@@ -32,6 +32,9 @@ pub enum StartError {
     /// The certificate cannot be used.
     #[error("`certs.static`")]
     Certificate(#[from] TlsError),
+    /// No certificate can be ordered: its state or a file is unusable.
+    #[error("`certs.acme`")]
+    Orders(#[from] acme::OrderError),
     /// The TLS library rejects its configuration.
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),

@@ -1,5 +1,7 @@
 //! Responses of the metrics listener.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
@@ -102,7 +104,8 @@ fn unauthorized(challenge: &'static str) -> Response<Full<Bytes>> {
     response
 }
 
-fn text(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
+fn text(status: StatusCode, body: impl Into<Cow<'static, str>>) -> Response<Full<Bytes>> {
+    let body: Cow<'static, str> = body.into();
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();

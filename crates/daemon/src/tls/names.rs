@@ -71,7 +71,7 @@ fn covers(certificate: &CertificateDer<'_>, name: &str) -> bool {
 }
 
 /// The names of a certificate; none if it cannot be parsed.
-fn names_of(certificate: &CertificateDer<'_>) -> Vec<String> {
+pub fn names_of(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
         return Vec::new();
     };

@@ -173,6 +173,21 @@ async fn health_and_readiness_are_different() {
 }
 
 #[tokio::test]
+async fn readiness_has_the_reason_for_a_missing_certificate() {
+    let (server, readiness) = start(&config("127.0.0.1:0")).await;
+    readiness.set_ready(true);
+    readiness.set_certificate_problem(Some("too many orders".to_owned()));
+    let answer = ask(server.local_addr(), "GET /readyz", "").await;
+    assert_eq!(status(&answer), 503);
+    let reason = "not ready: there is no certificate: too many orders";
+    assert!(answer.contains(reason), "{answer}");
+    readiness.set_certificate_problem(None);
+    let answer = ask(server.local_addr(), "GET /readyz", "").await;
+    assert_eq!(status(&answer), 200);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_health_listener_has_no_metrics() {
     let readiness = Readiness::default();
     let any = "0.0.0.0:0".parse().unwrap();

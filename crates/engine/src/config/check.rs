@@ -16,6 +16,7 @@ use daemon::tls::CertFiles;
 use http::Uri;
 
 use super::ApiRates;
+use super::acme_settings::{self, Place};
 use super::file::{
     AccessLogForm, AccessLogSection, ControlPlaneSection, EngineFile, JwtSection, LimitsSection,
     StaticCertSection, TimeoutsSection,
@@ -34,6 +35,7 @@ pub(super) struct NamedFiles<'a> {
     pub(super) certificate: Option<&'a CertFiles>,
     pub(super) auth: Option<&'a Auth>,
     pub(super) geoip_file: Option<&'a Path>,
+    pub(super) acme: Option<&'a acme::Settings>,
 }
 
 /// Converts the file, and adds all mistakes to `errors`. `None` if a required part is wrong.
@@ -53,24 +55,31 @@ pub(super) fn engine(
     let host = errors.keep(required("engine.host", file.engine.host).and_then(|text| host(&text)));
     let http = errors.keep_or_default(http.transpose());
     let tls = errors.keep(address("tls.listen_addr", &file.tls.listen_addr, ADDRESSES));
-    let certificate = certificate(file.certs.files, errors);
     let is_managed = file.control_plane.is_some();
+    // A wrong host does not make the directory wrong as well.
+    let name = host.as_deref().unwrap_or("engine");
+    let state_dir = state_dir.map(|dir| dir.subdirectory("engine", name));
+    let has_acme = file.certs.acme.is_some();
+    let certificate = errors.keep(certificate(file.certs.files, has_acme));
+    let place = Place {
+        host: name,
+        is_managed,
+        has_plain_listener: file.http.enabled,
+        state_dir: state_dir.as_deref(),
+    };
+    let acme = file
+        .certs
+        .acme
+        .map(|acme| acme_settings::check(acme, &place));
+    let acme = errors.keep(acme.transpose());
     let auth = match file.control_plane {
         None => jwt(file.auth.jwt, errors).map(Auth::Keys),
         Some(section) => {
             no_keys(&file.auth.jwt, errors);
-            // A wrong host does not make the directory wrong as well.
-            let name = host.as_deref().unwrap_or("engine");
-            let state_dir = state_dir.map(|dir| dir.subdirectory("engine", name));
             control_plane(section, state_dir, errors).map(Auth::Platform)
         }
     };
-    let data_dir = match &auth {
-        Some(Auth::Platform(platform)) => Some(platform.data_dir.as_path()),
-        // A wrong section does not make the storage of recordings wrong as well.
-        None if is_managed => Some(Path::new("")),
-        Some(Auth::Keys(_)) | None => None,
-    };
+    let data_dir = data_dir(auth.as_ref(), is_managed);
     let recordings = errors.keep(super::recordings::check(file.webtty.recordings, data_dir));
     let metrics = errors.keep(file.metrics.check());
     let tcp_ports = errors.keep_or_default(port_range(file.tcp.port_range.as_deref()));
@@ -91,9 +100,10 @@ pub(super) fn engine(
     listeners_do_not_collide(listeners, tcp_ports.as_ref(), errors);
     let named_files = NamedFiles {
         host: host.as_deref(),
-        certificate: certificate.as_ref(),
+        certificate: certificate.as_ref().and_then(Option::as_ref),
         auth: auth.as_ref(),
         geoip_file: geoip_file.as_deref(),
+        acme: acme.as_ref().and_then(Option::as_ref),
     };
     inspect(&named_files, errors);
     Some(EngineConfig {
@@ -102,6 +112,7 @@ pub(super) fn engine(
         http,
         tls: tls?,
         certificate: certificate?,
+        acme: acme?,
         auth: auth?,
         metrics: metrics?,
         timeouts,
@@ -113,6 +124,16 @@ pub(super) fn engine(
         compat_rstream: file.compat.rstream,
         recordings: recordings?,
     })
+}
+
+/// The directory for the state of a managed engine.
+fn data_dir(auth: Option<&Auth>, is_managed: bool) -> Option<&Path> {
+    match auth {
+        Some(Auth::Platform(platform)) => Some(platform.data_dir.as_path()),
+        // A wrong section does not make the storage of recordings wrong as well.
+        None if is_managed => Some(Path::new("")),
+        Some(Auth::Keys(_)) | None => None,
+    }
 }
 
 /// Examples of addresses of listeners.
@@ -140,9 +161,9 @@ fn refuse_what_is_not_built(file: &EngineFile, errors: &mut ConfigErrors) {
         "the engine is only reachable over TLS; this must be true",
     );
     refuse(
-        !file.certs.files.enabled,
+        !file.certs.files.enabled && file.certs.acme.is_none(),
         "certs.static.enabled",
-        "the TLS listener needs a certificate, and there is no other source; this must be true",
+        "the TLS listener needs a certificate; this must be true, or certs.acme be set",
     );
     refuse(
         !file.auth.jwt.enabled,
@@ -194,17 +215,24 @@ fn host(value: &str) -> CheckResult<String> {
     Ok(value.to_ascii_lowercase())
 }
 
-fn certificate(section: StaticCertSection, errors: &mut ConfigErrors) -> Option<CertFiles> {
+/// The files; `None` if the certificate comes from an authority only.
+fn certificate(
+    section: StaticCertSection,
+    has_acme: bool,
+) -> Result<Option<CertFiles>, ConfigErrors> {
+    let is_named = section.cert_file.is_some() || section.key_file.is_some();
+    if has_acme && !(section.enabled && is_named) {
+        return Ok(None);
+    }
+    let mut errors = ConfigErrors::default();
     let mut file = |key, value| {
         let value = required(key, value).and_then(|value| path(key, value));
         errors.keep(value)
     };
     let cert = file("certs.static.cert_file", section.cert_file);
     let key = file("certs.static.key_file", section.key_file);
-    Some(CertFiles {
-        cert: cert?,
-        key: key?,
-    })
+    let files = cert.zip(key).map(|(cert, key)| CertFiles { cert, key });
+    errors.finish(files.map(Some))
 }
 
 /// A key of HS256 must not be shorter than its hash (RFC 7518 section 3.2).

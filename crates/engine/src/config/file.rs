@@ -8,6 +8,7 @@ use daemon::metrics::MetricsSection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::acme_settings::AcmeSection;
 use super::recordings::RecordingsSection;
 
 /// The configuration of `svc engine`.
@@ -130,19 +131,24 @@ pub(super) struct CertsSection {
     /// keeps the current one, logs a warning and counts it in `svc_certificate_reloads_total`.
     #[serde(rename = "static")]
     pub(super) files: StaticCertSection,
+    /// A certificate that the engine orders and renews itself, from an authority that uses ACME (RFC
+    /// 8555). With `certs.static` as well, a handshake gets the certificate that has its server name
+    /// itself, else the one with a matching wildcard; if both match equally, the one that expires
+    /// later.
+    pub(super) acme: Option<AcmeSection>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct StaticCertSection {
-    /// Enables the certificate from files. There is no other source of certificates: `false` is
-    /// refused.
+    /// Enables the certificate from files. Without `certs.acme`, `false` is refused. With it, the
+    /// files are used if `cert_file` or `key_file` is set.
     pub(super) enabled: bool,
     /// The certificate chain, PEM, with the engine's own certificate first. That certificate should
-    /// contain both `<host>` and `*.t.<host>`. Required.
+    /// contain both `<host>` and `*.t.<host>`. Required without `certs.acme`.
     #[schemars(example = "/etc/svc/tls/fullchain.pem")]
     pub(super) cert_file: Option<String>,
-    /// The private key, PEM. Required.
+    /// The private key, PEM. Required without `certs.acme`.
     #[schemars(example = "/etc/svc/tls/privkey.pem")]
     pub(super) key_file: Option<String>,
 }

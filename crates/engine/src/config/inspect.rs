@@ -16,7 +16,12 @@ pub(super) fn files(
 ) {
     let is_managed = matches!(files.auth, Some(Auth::Platform(_)));
     if let Some(pair) = files.certificate {
-        errors.keep(certificate(pair, files.host, is_managed, now, warnings));
+        let others = files.acme.map(|acme| acme.names.as_slice());
+        let names = (files.host, others.unwrap_or_default());
+        errors.keep(certificate(pair, names, is_managed, now, warnings));
+    }
+    if let Some(acme) = files.acme {
+        orders(acme, files.certificate.is_some(), warnings);
     }
     match files.auth {
         Some(Auth::Keys(keys)) => keys::inspect(keys, errors),
@@ -59,9 +64,22 @@ fn control_plane(platform: &ControlPlane, errors: &mut ConfigErrors) {
     errors.keep(token.map_err(|problem| ConfigError::new(key, problem)));
 }
 
+/// Adds the last failure of an order, and the names that no certificate will have.
+fn orders(acme: &acme::Settings, has_files: bool, warnings: &mut Vec<Warning>) {
+    if let Some(problem) = acme::last_problem(&acme.state_dir) {
+        let message = format!("the last order of a certificate failed: {problem}");
+        warnings.push(Warning::new("certs.acme", message));
+    }
+    if acme.dns.is_none() && !has_files {
+        let message = "published names will have no certificate: add dns-01, which wildcards \
+                       require, or a certificate from files in certs.static";
+        warnings.push(Warning::new("certs.acme.challenges", message));
+    }
+}
+
 fn certificate(
     files: &CertFiles,
-    host: Option<&str>,
+    (host, others): (Option<&str>, &[String]),
     is_managed: bool,
     now: i64,
     warnings: &mut Vec<Warning>,
@@ -80,6 +98,8 @@ fn certificate(
             missing.push(format!("*.{host}"));
         }
     }
+    // Another certificate has the name.
+    missing.retain(|name| !others.contains(name));
     for name in missing {
         let message = format!("the certificate does not include the name {name}");
         warnings.push(Warning::new(key, message));

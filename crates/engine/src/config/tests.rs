@@ -9,6 +9,7 @@ use super::*;
 
 mod inspect;
 mod managed;
+mod orders;
 
 /// The minimal configuration of an engine.
 const LEAST: &str = "
@@ -76,7 +77,10 @@ fn the_minimal_configuration_has_these_defaults() {
     assert_eq!(config.log_level, Level::Info);
     assert_eq!(config.http, None);
     assert_eq!(config.tls, "[::]:443".parse().unwrap());
-    assert_eq!(config.certificate.key, Path::new("key.pem"));
+    assert_eq!(
+        config.certificate.as_ref().unwrap().key,
+        Path::new("key.pem")
+    );
     assert_eq!(keys(&config).secrets.len(), 1);
     assert!(!config.metrics.enabled);
     assert_eq!(config.metrics.path.as_str(), "/metrics");

@@ -10,8 +10,10 @@
 //! | the base host, or none | `h2`, `http/1.1`, `http/1.0`, none | the Engine API |
 //! | a `tls` tunnel | any | [`crate::edge`], terminated or passed through |
 //! | any other | `h2`, `http/1.1`, `http/1.0`, none | [`crate::edge`], as HTTP |
+//! | the name of a pending order | only `acme-tls/1` | the answer to a challenge (RFC 8737) |
 
 mod admit;
+mod certificates;
 mod client_auth;
 mod connections;
 mod handshakes;
@@ -26,6 +28,7 @@ mod tcp_visitors;
 mod tls;
 
 pub(crate) use self::admit::is_trusted;
+pub(crate) use self::certificates::resolver;
 pub(crate) use self::connections::Connections;
 pub(crate) use self::handshakes::Handshakes;
 pub(crate) use self::plain::serve_plain;

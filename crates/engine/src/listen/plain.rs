@@ -1,4 +1,5 @@
-//! The plain HTTP listener. It redirects browsers to https and refuses all other requests.
+//! The plain HTTP listener. It redirects browsers to https, answers the authority of a pending
+//! certificate, and refuses all other requests.
 
 use std::future::poll_fn;
 use std::io;
@@ -6,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::LOCATION;
+use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http1::{FieldKind, Limits, Method, Progress, RequestHead, Slots, may_complete, parse_request};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -74,7 +75,8 @@ async fn read(io: &mut BufferedStream<Socket>, worker: &Worker) -> io::Result<Op
         let (answer, is_head) = match parse_request(io.unread(), &limits, &mut slots) {
             Ok(Progress::Partial) => continue,
             Ok(Progress::Complete { head, .. }) => {
-                (redirect(&head, core), head.method == Method::Head)
+                let answer = challenge(&head, core).unwrap_or_else(|| redirect(&head, core));
+                (answer, head.method == Method::Head)
             }
             // CONNECT is refused like all other methods except GET and HEAD.
             Err(refusal) if refusal.status == 501 => (
@@ -89,6 +91,24 @@ async fn read(io: &mut BufferedStream<Socket>, worker: &Worker) -> io::Result<Op
         return Ok(Some(answer.to_http1(is_head, true)));
     }
 }
+
+/// The answer to the challenge of a pending order (RFC 8555 section 8.3). `None` for all other
+/// requests.
+fn challenge(head: &RequestHead<'_>, core: &Core) -> Option<Answer> {
+    let challenges = core.challenges.as_ref()?;
+    if !challenges.is_pending() || !matches!(head.method, Method::Get | Method::Head) {
+        return None;
+    }
+    let token = head.target.path().strip_prefix(CHALLENGE_PATH)?;
+    let mut answer = Answer::empty(200);
+    answer.body = challenges.http_answer(token)?;
+    Some(answer.with_header(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    ))
+}
+
+const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
 
 /// ED-1e: a token in the address was already sent unencrypted. The response contains no location,
 /// so that the token is not sent a second time.

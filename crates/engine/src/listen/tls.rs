@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use daemon::tls::ReloadingCert;
 use rustls::crypto::CryptoProvider;
-use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::server::{NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
 use rustls::{ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 use types::tunnel::{PropertyError, TlsVersion, TunnelProperties};
 use wire::handshake::{ALPN_RSTRM, ALPN_SVC};
@@ -21,7 +20,7 @@ const HTTP: &[&[u8]] = &[H2, HTTP1, HTTP10];
 /// The configurations of the TLS listener.
 #[derive(Debug)]
 pub(crate) struct TlsConfigs {
-    certificate: Arc<ReloadingCert>,
+    certificate: Arc<dyn ResolvesServerCert>,
     tickets: Arc<dyn ProducesTickets>,
     /// The base host: agents and the Engine API.
     pub(super) base: Arc<ServerConfig>,
@@ -65,7 +64,7 @@ impl<'a> TlsPolicy<'a> {
 impl TlsConfigs {
     /// # Errors
     /// The cryptography library refuses the versions, or has no randomness for tickets.
-    pub(crate) fn new(certificate: Arc<ReloadingCert>) -> Result<Self, rustls::Error> {
+    pub(crate) fn new(certificate: Arc<dyn ResolvesServerCert>) -> Result<Self, rustls::Error> {
         let tickets = rustls::crypto::aws_lc_rs::Ticketer::new()?;
         let make = |versions, client_cert, alpn: &[&[u8]]| {
             let provider = daemon::tls::provider();
@@ -215,7 +214,7 @@ const ALL_VERSIONS: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::
 const TLS13_ONLY: &[&SupportedProtocolVersion] = &[&version::TLS13];
 
 fn config(
-    certificate: &Arc<ReloadingCert>,
+    certificate: &Arc<dyn ResolvesServerCert>,
     tickets: &Arc<dyn ProducesTickets>,
     provider: Arc<CryptoProvider>,
     versions: &[&'static SupportedProtocolVersion],

@@ -20,8 +20,10 @@ fn config(names: &[&str], variables: &[(&str, &str)]) -> (TempDir, EngineConfig)
     .unwrap();
     fs::write(dir.path().join("key.pem"), key.serialize_pem()).unwrap();
     let mut config = with(variables).unwrap();
-    config.certificate.cert = dir.path().join("cert.pem");
-    config.certificate.key = dir.path().join("key.pem");
+    config.certificate = Some(CertFiles {
+        cert: dir.path().join("cert.pem"),
+        key: dir.path().join("key.pem"),
+    });
     (dir, config)
 }
 

@@ -114,10 +114,10 @@ fn a_check_reads_the_named_files() {
     fs::write(file("cert.pem"), certificate.cert.pem()).unwrap();
     fs::write(file("key.pem"), certificate.signing_key.serialize_pem()).unwrap();
     let mut config = load(&[("HOME", "/people/svc")]).unwrap();
-    config.certificate = CertFiles {
+    config.certificate = Some(CertFiles {
         cert: file("cert.pem"),
         key: file("key.pem"),
-    };
+    });
     let Auth::Platform(platform) = config.auth.clone() else {
         panic!("a managed engine")
     };
