@@ -93,6 +93,15 @@ impl Svc {
         Ok(())
     }
 
+    /// Restarts it after a change of its configuration.
+    ///
+    /// # Errors
+    /// As [`engine`](Self::engine).
+    pub fn kill_and_configure(&mut self, change: impl FnOnce(&mut Value)) -> Result<()> {
+        change(&mut self.config);
+        self.start_again()
+    }
+
     /// Writes invalid data into the certificate's file.
     ///
     /// # Errors

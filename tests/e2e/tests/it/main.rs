@@ -1,6 +1,8 @@
 //! End-to-end tests of the program.
 
 #[cfg(test)]
+mod certificates;
+#[cfg(test)]
 mod curl;
 #[cfg(test)]
 mod deploy;
