@@ -12,6 +12,7 @@ mod file;
 mod inspect;
 mod keys;
 mod recordings;
+mod tls_routes;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub use self::api_rates::ApiRates;
 use self::check::NamedFiles;
 use crate::browser::Seals;
 
+pub use self::tls_routes::{TlsRoute, TlsRoutes};
 pub use self::recordings::{RecordingLocation, RecordingPolicy, Recordings, S3};
 
 /// The configuration that an engine runs with. Each value is checked, and so are their
@@ -51,6 +53,8 @@ pub struct EngineConfig {
     pub http: Option<SocketAddr>,
     /// The TLS listener: agents, the Engine API, published names.
     pub tls: SocketAddr,
+    /// Server names on the same port that other servers serve.
+    pub tls_routes: TlsRoutes,
     /// Files of the certificate of `host` and `*.t.<host>`; `None` if `acme` is the only source.
     pub certificate: Option<CertFiles>,
     /// The certificate that the engine orders itself.

@@ -203,6 +203,10 @@ pub(crate) enum Handshake {
     TimedOut,
     /// Its source had reached the limit of concurrent handshakes.
     Crowded,
+    /// Another server of the operator (`tls.routes`) completes it.
+    Routed,
+    /// The other server could not be reached.
+    RouteFailed,
 }
 
 impl Handshake {
@@ -213,6 +217,8 @@ impl Handshake {
             Self::NoHello => "no_hello",
             Self::TimedOut => "timed_out",
             Self::Crowded => "crowded",
+            Self::Routed => "routed",
+            Self::RouteFailed => "route_failed",
         }
     }
 }

@@ -21,6 +21,7 @@ use super::file::{
     AccessLogForm, AccessLogSection, ControlPlaneSection, EngineFile, JwtSection, LimitsSection,
     StaticCertSection, TimeoutsSection,
 };
+use super::tls_routes;
 use super::{
     AccessLogConfig, AccessLogFormat, Auth, ControlPlane, EngineConfig, JwtAuth, Limits,
     QuotaPercent, Timeouts,
@@ -55,6 +56,8 @@ pub(super) fn engine(
     let host = errors.keep(required("engine.host", file.engine.host).and_then(|text| host(&text)));
     let http = errors.keep_or_default(http.transpose());
     let tls = errors.keep(address("tls.listen_addr", &file.tls.listen_addr, ADDRESSES));
+    let name = host.as_deref().unwrap_or_default();
+    let tls_routes = errors.keep_or_default(tls_routes::check(file.tls.routes, name));
     let is_managed = file.control_plane.is_some();
     // A wrong host does not make the directory wrong as well.
     let name = host.as_deref().unwrap_or("engine");
@@ -111,6 +114,7 @@ pub(super) fn engine(
         log_level: file.engine.log_level,
         http,
         tls: tls?,
+        tls_routes,
         certificate: certificate?,
         acme: acme?,
         auth: auth?,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::acme_settings::AcmeSection;
 use super::recordings::RecordingsSection;
+use super::tls_routes::TlsRouteSection;
 
 /// The configuration of `svc engine`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -91,6 +92,10 @@ pub(super) struct TlsSection {
     /// Address and port of the TLS listener.
     #[schemars(example = "0.0.0.0:443")]
     pub(super) listen_addr: String,
+    /// Other servers on the same port, such as the platform. The engine forwards connections with
+    /// one of these server names without terminating TLS. Requests for a certificate's validation
+    /// by `tls-alpn-01` reach the other server as well.
+    pub(super) routes: Vec<TlsRouteSection>,
 }
 
 impl Default for TlsSection {
@@ -98,6 +103,7 @@ impl Default for TlsSection {
         Self {
             enabled: true,
             listen_addr: "[::]:443".to_owned(),
+            routes: Vec::new(),
         }
     }
 }

@@ -13,9 +13,11 @@ use types::tunnel::{Protocol, TlsMode};
 use wire::handshake::{ALPN_RSTRM, ALPN_SVC};
 
 use super::client_auth::ClientCertRequest;
+use super::routes;
 use super::tls::TlsPolicy;
 use crate::access::Rule;
 use crate::agents::Agent;
+use crate::config::TlsRoute;
 use crate::core::{Core, Worker};
 use crate::directory::Project;
 use crate::edge::access_record::{AccessRecord, Outcome};
@@ -68,6 +70,9 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
         Ok(Some(ConnectionKind::Passthrough(socket, tunnel))) => {
             spawner.spawn(async move { edge::raw::serve(socket, &tunnel, "tls", &worker).await });
         }
+        Ok(Some(ConnectionKind::Routed(socket, route))) => {
+            spawner.spawn(routes::serve(socket, route, worker));
+        }
         Ok(None) => {}
         Err(_) => worker.core.metrics.tls_handshake(Handshake::TimedOut),
     }
@@ -82,6 +87,8 @@ enum ConnectionKind {
     Http(TlsStream, ConnectionInfo),
     Terminated(TlsStream, Arc<LiveTunnel<Agent>>),
     Passthrough(Socket, Arc<LiveTunnel<Agent>>),
+    /// For another server of the operator.
+    Routed(Socket, Arc<TlsRoute>),
 }
 
 /// Reads the ClientHello and completes the handshake with the matching configuration. `None` if the
@@ -99,6 +106,16 @@ async fn accept_and_classify(socket: Socket, worker: &Arc<Worker>) -> Option<Con
     let hello = start.client_hello();
     let agent_only = offers_only_agent_protocol(&hello);
     let server_name = hello.server_name().map(str::to_ascii_lowercase);
+    let route = server_name
+        .as_deref()
+        .and_then(|name| core.config.tls_routes.get(name));
+    if let Some(route) = route {
+        let hello_bytes = start.io.recall();
+        let mut socket = start.io;
+        socket.unread(&hello_bytes).ok()?;
+        let is_admitted = super::admit::admits_visitor(&mut socket, core);
+        return is_admitted.then(|| ConnectionKind::Routed(socket, Arc::clone(route)));
+    }
     if let Some(config) = challenge_config(&hello, server_name.as_deref(), core) {
         // The handshake is the answer, and the authority then closes the connection.
         complete_handshake(start, config, core).await.ok();

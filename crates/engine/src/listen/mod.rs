@@ -20,6 +20,7 @@ mod handshakes;
 mod hello;
 mod plain;
 mod port_memory;
+mod routes;
 #[cfg(test)]
 mod sizes;
 mod socket;

@@ -272,10 +272,19 @@ pub(super) const METRICS: &[Metric] = &[
         Kind::Counter,
         &[(
             "outcome",
-            &["ok", "failed", "no_hello", "timed_out", "crowded"],
+            &[
+                "ok",
+                "failed",
+                "no_hello",
+                "timed_out",
+                "crowded",
+                "routed",
+                "route_failed",
+            ],
         )],
         "TLS handshakes: completed, failed, connections without a ClientHello, those that took too \
-         long, and those rejected because their source had too many in progress.",
+         long, those rejected because their source had too many in progress, those forwarded to the \
+         server of a route, and those whose server could not be reached.",
     ),
     metric(TUNNELS, Kind::Gauge, &[], "Online tunnels."),
     metric(

@@ -19,5 +19,6 @@ mod routing;
 mod smuggling;
 mod streaming;
 mod time_to_first_byte;
+mod tls_routes;
 mod upstreams;
 mod websocket;
