@@ -2,7 +2,7 @@
 //! and their reload ([`tls`]), the metrics listener ([`metrics`]), logs ([`logs`]), the access
 //! log's writer ([`access_log`]), problem responses ([`problem`]), rate limits ([`rate_limit`]),
 //! connection limits ([`connections`]), counters by key ([`counts`]), maps of limited size ([`generations`]), the size of heads over HTTP/2 ([`head_size`]), stopping
-//! ([`shutdown`], [`signals`]), notifications to a supervisor ([`supervisor`]), the time of day
+//! ([`shutdown`], [`signals`]), a listener for short answers ([`small_http`]), notifications to a supervisor ([`supervisor`]), the time of day
 //! ([`clock`]), reading the files that an operator names ([`files`]), and tests of generated
 //! documents ([`documents`]).
 //!
@@ -42,6 +42,7 @@ pub mod problem;
 pub mod rate_limit;
 pub mod shutdown;
 pub mod signals;
+pub mod small_http;
 pub mod supervisor;
 #[cfg(unix)]
 pub mod tls;

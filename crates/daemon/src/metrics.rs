@@ -13,16 +13,8 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{MissedTickBehavior, interval, timeout};
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -30,6 +22,7 @@ pub use self::config::{MetricsConfig, MetricsError, MetricsPath};
 use self::respond::{Respond, Scrapes};
 pub use self::section::MetricsSection;
 pub use self::table::{Kind, Metric, describe, markdown, metric};
+use crate::small_http::SmallServer;
 
 /// Installs the recorder for the `metrics` macros of this process, once. Histograms whose name ends
 /// in a suffix of `buckets` have those buckets (in seconds or bytes). Without buckets a histogram
@@ -135,7 +128,7 @@ pub async fn serve(
     };
     let server = start(address, Some(scrapes), readiness).await?;
     let path = config.path.as_str();
-    tracing::info!(address = %server.local_addr, path, "metrics are served");
+    tracing::info!(address = %server.local_addr(), path, "metrics are served");
     Ok(Some(server))
 }
 
@@ -156,130 +149,39 @@ async fn start(
     scrapes: Option<Scrapes>,
     readiness: Readiness,
 ) -> Result<MetricsServer, MetricsError> {
-    let bind_error = |source| MetricsError::Bind { address, source };
-    let listener = TcpListener::bind(address).await.map_err(bind_error)?;
-    let local_addr = listener.local_addr().map_err(bind_error)?;
     let respond = Arc::new(Respond { scrapes, readiness });
-    let stop = CancellationToken::new();
-    let task = tokio::spawn(run(listener, respond, stop.clone()));
-    Ok(MetricsServer {
-        local_addr,
-        task,
-        stop: stop.drop_guard(),
-    })
+    let server = SmallServer::start("metrics", address, respond).await;
+    let server = server.map_err(|source| MetricsError::Bind { address, source })?;
+    Ok(MetricsServer(server))
 }
 
 /// A running metrics listener with the recorder's upkeep. Dropping it also stops it, without
 /// waiting.
 #[derive(Debug)]
-pub struct MetricsServer {
-    local_addr: SocketAddr,
-    task: JoinHandle<()>,
-    stop: DropGuard,
-}
+pub struct MetricsServer(SmallServer);
 
 impl MetricsServer {
     /// The bound address, with the port that the system chose for port 0.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr
+        self.0.local_addr()
     }
 
-    /// Stops listening and waits for scrapes in progress, at most [`STOP_GRACE`].
+    /// Stops listening and waits for scrapes in progress, at most
+    /// [`STOP_GRACE`](crate::small_http::STOP_GRACE).
     pub async fn stop(self) {
-        drop(self.stop);
-        if let Err(error) = self.task.await {
-            tracing::error!(%error, "the metrics listener ended in a panic");
-        }
+        self.0.stop().await;
     }
 }
-
-/// The main task: accepts connections, runs the recorder's upkeep, and owns every connection.
-async fn run(listener: TcpListener, respond: Arc<Respond>, stop: CancellationToken) {
-    let mut connections = JoinSet::new();
-    let mut upkeep = interval(UPKEEP_INTERVAL);
-    upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => break,
-            _ = upkeep.tick() => respond.run_upkeep(),
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => {
-                match accepted {
-                    Ok((stream, _)) => {
-                        connections.spawn(connection(stream, Arc::clone(&respond), stop.clone()));
-                    }
-                    Err(error) => {
-                        tracing::warn!(
-                            %error,
-                            "the metrics listener could not accept a connection"
-                        );
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                }
-            }
-        }
-    }
-    drop(listener);
-    let finished = timeout(STOP_GRACE, async {
-        while connections.join_next().await.is_some() {}
-    });
-    if finished.await.is_err() {
-        tracing::warn!(
-            left = connections.len(),
-            "metrics connections were closed at the deadline"
-        );
-    }
-}
-
-/// One request per connection: a scraper connects every few seconds, and no client can occupy a
-/// connection.
-async fn connection(stream: TcpStream, respond: Arc<Respond>, stop: CancellationToken) {
-    let service = service_fn(move |request| {
-        let response = respond.respond(&request);
-        async move { Ok::<_, std::convert::Infallible>(response) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(MAX_HEAD_BYTES)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
-    let served = async {
-        tokio::pin!(connection);
-        tokio::select! {
-            served = &mut connection => return served,
-            () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
-        }
-        connection.await
-    };
-    match timeout(CONNECTION_TIMEOUT, served).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a metrics connection ended unexpectedly"),
-        Err(_) => tracing::debug!("a metrics connection took too long"),
-    }
-}
-
-/// Maximum number of connections: a few scrapers and probes; more wait in the listen queue.
-const MAX_CONNECTIONS: usize = 64;
-/// A head is one packet, so a slower client is not a scraper.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Enough for a bearer token and a scraper's headers; the minimum of the library is 8 KiB.
-const MAX_HEAD_BYTES: usize = 16 * 1024;
-/// Longer than any scrape timeout in use (Prometheus: 10 s).
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum time that a stop waits for responses in progress.
-pub const STOP_GRACE: Duration = Duration::from_secs(2);
-/// Retrying faster does not help against a lack of descriptors; it ends when connections end.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The interval that the exporter recommends: histograms keep raw samples until then.
-const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
     use tokio::time::Instant;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::small_http::connection;
 
     /// A scraper whose response exceeds the kernel's buffers, and that does not read it.
     #[tokio::test(start_paused = true)]

@@ -3,14 +3,14 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use daemon::config::values::{address, optional_path, path, required};
+use daemon::config::values::{MAX_DNS_NAME_BYTES, address, optional_path, path, required};
 use daemon::config::{ConfigError, ConfigErrors};
 use daemon::tls::CertFiles;
 use http::Uri;
 use jiff::SignedDuration;
 
 use super::file::{EngineSection, PlatformFile, TlsSection, TurnSection};
-use super::values::{MAX_HOST_BYTES, host_name, is_loopback, network};
+use super::values::{host_name, is_loopback, network};
 use super::{ClusterConfig, Config, PasswordCost, TurnConfig};
 
 type CheckResult<T> = Result<T, ConfigError>;
@@ -244,7 +244,7 @@ fn rotation(days: u16) -> CheckResult<Option<SignedDuration>> {
 }
 
 /// With room for the endpoint before it.
-const MAX_CLUSTER_BYTES: usize = MAX_HOST_BYTES - 63;
+const MAX_CLUSTER_BYTES: usize = MAX_DNS_NAME_BYTES - 63;
 
 fn cluster_domain(key: &str, value: &str) -> CheckResult<String> {
     let name = host_name(key, value)?;

@@ -1,6 +1,7 @@
 //! Values of configuration files that several sections check alike.
 
 use daemon::config::ConfigError;
+use daemon::config::values::is_dns_name;
 use ipnet::IpNet;
 
 type CheckResult<T> = Result<T, ConfigError>;
@@ -28,18 +29,9 @@ pub(crate) fn network(key: &str, value: &str) -> CheckResult<IpNet> {
         })
 }
 
-/// Longest DNS name (RFC 1035 section 2.3.4).
-pub(super) const MAX_HOST_BYTES: usize = 253;
-
 /// A DNS name, in lower case.
 pub(crate) fn host_name(key: &str, value: &str) -> CheckResult<String> {
-    let label = |label: &str| {
-        let inner = label
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        inner && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    if value.len() > MAX_HOST_BYTES || !value.split('.').all(label) {
+    if !is_dns_name(value) {
         return Err(ConfigError::new(
             key,
             format!("{value:?} is not a DNS name"),

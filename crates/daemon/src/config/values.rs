@@ -152,3 +152,25 @@ pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let any = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() == other.port() && (any || one.ip() == other.ip())
 }
+
+/// Returns true if the host of an address is this machine.
+pub fn is_loopback(host: &str) -> bool {
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    let address = literal.parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+/// Returns true for a DNS name of letters, digits and dashes. An IPv4 address has this form as well.
+pub fn is_dns_name(value: &str) -> bool {
+    let label = |label: &str| {
+        let inner = label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        inner && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    value.len() <= MAX_DNS_NAME_BYTES && value.split('.').all(label)
+}
+
+/// Longest DNS name (RFC 1035 section 2.3.4).
+pub const MAX_DNS_NAME_BYTES: usize = 253;

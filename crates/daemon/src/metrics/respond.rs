@@ -4,13 +4,14 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::Full;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use metrics_exporter_prometheus::PrometheusHandle;
 use subtle::ConstantTimeEq;
 
 use super::{MetricsPath, Readiness};
 use crate::config::SecretString;
+use crate::small_http;
 
 pub(super) const HEALTH_PATH: &str = "/healthz";
 pub(super) const READY_PATH: &str = "/readyz";
@@ -29,21 +30,21 @@ pub(super) struct Scrapes {
     pub(super) recorder: PrometheusHandle,
 }
 
-impl Respond {
-    pub(super) fn run_upkeep(&self) {
+impl small_http::Respond for Respond {
+    fn run_upkeep(&self) {
         if let Some(scrapes) = &self.scrapes {
             scrapes.recorder.run_upkeep();
         }
     }
 
-    pub(super) fn respond<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
-        let path = request.uri().path();
+    fn respond(&self, request: &Parts) -> Response<Bytes> {
+        let path = request.uri.path();
         let scrapes = self.scrapes.as_ref();
         let scrapes = scrapes.filter(|scrapes| path == scrapes.path.as_str());
         if scrapes.is_none() && ![HEALTH_PATH, READY_PATH].contains(&path) {
             return text(StatusCode::NOT_FOUND, "not found\n");
         }
-        if ![Method::GET, Method::HEAD].contains(request.method()) {
+        if ![Method::GET, Method::HEAD].contains(&request.method) {
             let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
             response
                 .headers_mut()
@@ -51,7 +52,7 @@ impl Respond {
             return response;
         }
         if let Some(scrapes) = scrapes {
-            return match scrapes.authorize(request.headers()) {
+            return match scrapes.authorize(&request.headers) {
                 Ok(()) => metrics(scrapes.recorder.render()),
                 Err(challenge) => unauthorized(challenge),
             };
@@ -87,8 +88,8 @@ impl Scrapes {
     }
 }
 
-fn metrics(body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(body));
+fn metrics(body: String) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(body));
     response.headers_mut().insert(
         CONTENT_TYPE,
         HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
@@ -96,7 +97,7 @@ fn metrics(body: String) -> Response<Full<Bytes>> {
     response
 }
 
-fn unauthorized(challenge: &'static str) -> Response<Full<Bytes>> {
+fn unauthorized(challenge: &'static str) -> Response<Bytes> {
     let mut response = text(StatusCode::UNAUTHORIZED, "unauthorized\n");
     response
         .headers_mut()
@@ -104,9 +105,9 @@ fn unauthorized(challenge: &'static str) -> Response<Full<Bytes>> {
     response
 }
 
-fn text(status: StatusCode, body: impl Into<Cow<'static, str>>) -> Response<Full<Bytes>> {
+fn text(status: StatusCode, body: impl Into<Cow<'static, str>>) -> Response<Bytes> {
     let body: Cow<'static, str> = body.into();
-    let mut response = Response::new(Full::from(body));
+    let mut response = Response::new(Bytes::from(body.into_owned()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(

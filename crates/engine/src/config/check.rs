@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use daemon::config::values::{
-    COUNTS, address, networks, optional_path, overlap, path, required, usize_in_range, within,
+    COUNTS, address, is_dns_name, is_loopback, networks, optional_path, overlap, path, required,
+    usize_in_range, within,
 };
 use daemon::config::{ConfigError, ConfigErrors, SecretString, StateDir, values};
 use daemon::metrics::MetricsConfig;
@@ -202,18 +203,12 @@ fn host(value: &str) -> CheckResult<String> {
     if value.len() > MAX_HOST_BYTES {
         return refused("is too long for names below it");
     }
-    let label = |label: &str| {
-        let inner = label
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        inner && (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-')
-    };
     // A name whose last label is a number would be read as an IPv4 address (RFC 1123 2.1).
     let numeric = value
         .rsplit('.')
         .next()
         .is_some_and(|last| !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()));
-    if numeric || !value.split('.').all(label) {
+    if numeric || !is_dns_name(value) {
         return refused("is not a DNS name of letters, digits and dashes");
     }
     Ok(value.to_ascii_lowercase())
@@ -360,14 +355,6 @@ fn jwks_url(value: &str) -> CheckResult<Uri> {
         )),
         _ => Err(invalid()),
     }
-}
-
-/// Returns true if the host of an address is this machine.
-pub(super) fn is_loopback(host: &str) -> bool {
-    let literal = host.trim_start_matches('[').trim_end_matches(']');
-    let address = literal.parse::<IpAddr>();
-    host.eq_ignore_ascii_case("localhost")
-        || address.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// Default of `timeouts.max_time_to_first_byte_seconds`: a large report, or the answer of a language

@@ -282,7 +282,7 @@ fn is_safe(endpoint: &str) -> bool {
     };
     match uri.scheme_str() {
         Some("https") => true,
-        Some("http") => super::check::is_loopback(host),
+        Some("http") => daemon::config::values::is_loopback(host),
         _ => false,
     }
 }

@@ -1,0 +1,163 @@
+//! A listener for short answers over plain HTTP, such as metrics and health. It does without the
+//! router and the limits per source of a service: few clients use it, one request per connection.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use http_body_util::Full;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// The answers of a listener.
+pub trait Respond: Send + Sync + 'static {
+    /// The answer to a request, whose body is not read.
+    fn respond(&self, request: &Parts) -> Response<Bytes>;
+
+    /// Work that is due every few seconds.
+    fn run_upkeep(&self) {}
+}
+
+/// A running listener. Dropping it also stops it, without waiting.
+#[derive(Debug)]
+pub struct SmallServer {
+    local_addr: SocketAddr,
+    task: JoinHandle<()>,
+    stop: DropGuard,
+}
+
+impl SmallServer {
+    /// Listens on an address. `name` is the purpose, for the log.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    pub async fn start(
+        name: &'static str,
+        address: SocketAddr,
+        respond: Arc<impl Respond>,
+    ) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let local_addr = listener.local_addr()?;
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(run(name, listener, respond, stop.clone()));
+        Ok(Self {
+            local_addr,
+            task,
+            stop: stop.drop_guard(),
+        })
+    }
+
+    /// The bound address, with the port that the system chose for port 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Stops listening and waits for responses in progress, at most [`STOP_GRACE`].
+    pub async fn stop(self) {
+        drop(self.stop);
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "a listener ended in a panic");
+        }
+    }
+}
+
+/// The main task: accepts connections, runs the upkeep, and owns every connection.
+async fn run(
+    name: &'static str,
+    listener: TcpListener,
+    respond: Arc<impl Respond>,
+    stop: CancellationToken,
+) {
+    let mut connections = JoinSet::new();
+    let mut upkeep = interval(UPKEEP_INTERVAL);
+    upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            _ = upkeep.tick() => respond.run_upkeep(),
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => {
+                match accepted {
+                    Ok((stream, _)) => {
+                        connections.spawn(connection(stream, Arc::clone(&respond), stop.clone()));
+                    }
+                    Err(error) => {
+                        tracing::warn!(
+                            %error,
+                            listener = name,
+                            "a connection could not be accepted"
+                        );
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+            }
+        }
+    }
+    drop(listener);
+    let finished = timeout(STOP_GRACE, async {
+        while connections.join_next().await.is_some() {}
+    });
+    if finished.await.is_err() {
+        tracing::warn!(
+            left = connections.len(),
+            listener = name,
+            "connections were closed at the deadline"
+        );
+    }
+}
+
+/// One request per connection: a scraper connects every few seconds, and no client can occupy a
+/// connection.
+pub(crate) async fn connection(
+    stream: TcpStream,
+    respond: Arc<impl Respond>,
+    stop: CancellationToken,
+) {
+    let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let (head, _) = request.into_parts();
+        let response = respond.respond(&head).map(Full::new);
+        async move { Ok::<_, std::convert::Infallible>(response) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let served = async {
+        tokio::pin!(connection);
+        tokio::select! {
+            served = &mut connection => return served,
+            () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        connection.await
+    };
+    match timeout(CONNECTION_TIMEOUT, served).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection ended unexpectedly"),
+        Err(_) => tracing::debug!("a connection took too long"),
+    }
+}
+
+/// Maximum number of connections: a few scrapers and probes; more wait in the listen queue.
+const MAX_CONNECTIONS: usize = 64;
+/// A head is one packet, so a slower client is not a scraper.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// Enough for a bearer token and a scraper's headers; the minimum of the library is 8 KiB.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+/// Longer than any scrape timeout in use (Prometheus: 10 s).
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum time that a stop waits for responses in progress.
+pub const STOP_GRACE: Duration = Duration::from_secs(2);
+/// Retrying faster does not help against a lack of descriptors; it ends when connections end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The interval that the exporter of metrics recommends: histograms keep raw samples until then.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
