@@ -1,53 +1,49 @@
-//! The certificates of an engine, from files and from an authority.
+//! The certificates of a process, from files and from an authority.
 
+use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use acme::{Certificate, Challenges, Manager, WallClock};
+use daemon::clock::Clock;
 use daemon::metrics::Readiness;
 use daemon::tls::ReloadingCert;
 use rustls::server::ResolvesServerCert;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::Clock;
-use crate::config::EngineConfig;
-use crate::listen::resolver;
-use crate::start_error::StartError;
+use crate::challenges::Challenges;
+use crate::error::OrderError;
+use crate::manager::{Certificate, Manager};
+use crate::resolver::resolver;
+use crate::settings::{Settings, WallClock};
 
-/// The sources of certificates, before the engine serves.
-pub(crate) struct Certificates {
+/// The sources of certificates, before the process serves.
+#[derive(Debug)]
+pub struct Certificates {
     files: Option<Arc<ReloadingCert>>,
     manager: Option<Manager>,
 }
 
-/// The thread that orders certificates while the engine serves.
-pub(crate) struct Orders {
+/// The thread that orders certificates while the process serves.
+#[derive(Debug)]
+pub struct Orders {
     certificate: Certificate,
     has_files: bool,
     thread: JoinHandle<()>,
 }
 
 impl Certificates {
-    /// Reads the files and the state of earlier orders.
+    /// Reads the state of earlier orders. `files` are a certificate from files.
     ///
     /// # Errors
-    /// A file or the state cannot be used.
-    pub(crate) fn open(
-        config: &EngineConfig,
-        is_managed: bool,
+    /// The state, or a file of the settings, cannot be used.
+    pub fn open(
+        files: Option<ReloadingCert>,
+        settings: Option<&Settings>,
         clock: &Arc<dyn Clock>,
-    ) -> Result<Self, StartError> {
-        let mut names = vec![config.host.clone(), format!("*.t.{}", config.host)];
-        if is_managed {
-            names.push(format!("*.{}", config.host));
-        }
-        let files = config.certificate.clone();
-        let files = files
-            .map(|files| ReloadingCert::load_for(files, daemon::tls::provider(), names))
-            .transpose()?;
+    ) -> Result<Self, OrderError> {
         let clock = Arc::clone(clock);
         let now: WallClock = Arc::new(move || clock.now().as_second());
-        let manager = config.acme.clone();
+        let manager = settings.cloned();
         let manager = manager
             .map(|settings| Manager::open(settings, daemon::tls::provider(), now))
             .transpose()?;
@@ -58,29 +54,27 @@ impl Certificates {
     }
 
     /// The certificate of each handshake.
-    pub(crate) fn resolver(&self) -> Arc<dyn ResolvesServerCert> {
+    pub fn resolver(&self) -> Arc<dyn ResolvesServerCert> {
         let ordered = self.manager.as_ref().map(Manager::certificate);
         resolver(self.files.clone(), ordered)
     }
 
     /// Answers to the authority, for the listeners.
-    pub(crate) fn challenges(&self) -> Option<Arc<Challenges>> {
+    pub fn challenges(&self) -> Option<Arc<Challenges>> {
         self.manager.as_ref().map(Manager::challenges)
     }
 
-    /// Starts to order and renew, until `stop`.
+    /// Starts to order and renew, until `stop`. The listeners answer the authority, so they are
+    /// served before.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub(crate) fn start_orders(
-        self,
-        stop: CancellationToken,
-    ) -> Result<Option<Orders>, StartError> {
+    pub fn start_orders(self, stop: CancellationToken) -> io::Result<Option<Orders>> {
         let Some(manager) = self.manager else {
             return Ok(None);
         };
         let certificate = manager.certificate();
-        let thread = manager.start(stop).map_err(StartError::Workers)?;
+        let thread = manager.start(stop)?;
         Ok(Some(Orders {
             certificate,
             has_files: self.files.is_some(),
@@ -90,8 +84,8 @@ impl Certificates {
 }
 
 impl Orders {
-    /// Reports why the engine has no certificate at all.
-    pub(crate) fn refresh(&self, readiness: &Readiness) {
+    /// Reports why the process has no certificate at all.
+    pub fn refresh(&self, readiness: &Readiness) {
         let is_missing = !self.has_files && self.certificate.current().is_none();
         let problem = is_missing.then(|| {
             let problem = self.certificate.problem();
@@ -101,7 +95,7 @@ impl Orders {
     }
 
     /// Waits for the end of the thread. Its stop was requested before.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         self.thread.join().ok();
     }
 }

@@ -9,13 +9,20 @@ use parking_lot::Mutex;
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
+use rustls::server::ClientHello;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::error::OrderError;
 
 /// The only protocol (ALPN) of a validation over TLS (RFC 8737 section 3).
-pub const TLS_ALPN: &[u8] = b"acme-tls/1";
+const TLS_ALPN: &[u8] = b"acme-tls/1";
+
+/// The path of a validation over HTTP, before the token.
+const HTTP_PATH: &str = "/.well-known/acme-challenge/";
+
+/// Media type of an answer over HTTP (RFC 8555 section 8.3).
+pub const HTTP_CONTENT_TYPE: &str = "application/octet-stream";
 
 /// Answers to the challenges of pending orders; empty almost always.
 #[derive(Default)]
@@ -60,19 +67,31 @@ impl Challenges {
         self.pending.load(Ordering::Acquire) > 0
     }
 
-    /// The body for `/.well-known/acme-challenge/<token>` (RFC 8555 section 8.3).
-    pub fn http_answer(&self, token: &str) -> Option<String> {
+    /// The body for a path, `/.well-known/acme-challenge/<token>` (RFC 8555 section 8.3). `None`
+    /// for all other paths.
+    pub fn http_answer(&self, path: &str) -> Option<String> {
         if !self.is_pending() {
             return None;
         }
+        let token = path.strip_prefix(HTTP_PATH)?;
         self.answers.lock().http.get(token).cloned()
     }
 
-    /// The configuration of a handshake for [`TLS_ALPN`] with this server name, in lower case.
-    pub fn tls_config(&self, name: &str) -> Option<Arc<ServerConfig>> {
+    /// The configuration for an authority that validates a name (RFC 8737). `None` for all other
+    /// handshakes; while no order is pending, that costs one load.
+    pub fn handshake_config(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
         if !self.is_pending() {
             return None;
         }
+        let mut protocols = hello.alpn()?;
+        if protocols.next() != Some(TLS_ALPN) || protocols.next().is_some() {
+            return None;
+        }
+        self.tls_config(&hello.server_name()?.to_ascii_lowercase())
+    }
+
+    /// The configuration of a handshake for [`TLS_ALPN`] with this server name, in lower case.
+    fn tls_config(&self, name: &str) -> Option<Arc<ServerConfig>> {
         self.answers.lock().tls.get(name).map(Arc::clone)
     }
 
@@ -170,13 +189,15 @@ mod tests {
             .answer_tls("Name.example", &[7; 32], &provider)
             .unwrap();
         assert!(challenges.is_pending());
-        assert_eq!(challenges.http_answer("token").unwrap(), "token.thumb");
-        assert_eq!(challenges.http_answer("other"), None);
+        let path = format!("{HTTP_PATH}token");
+        assert_eq!(challenges.http_answer(&path).unwrap(), "token.thumb");
+        assert_eq!(challenges.http_answer(&format!("{HTTP_PATH}other")), None);
+        assert_eq!(challenges.http_answer("/token"), None);
         let config = challenges.tls_config("name.example").unwrap();
         assert_eq!(config.alpn_protocols, [TLS_ALPN]);
         assert!(challenges.tls_config("other.example").is_none());
         drop(http);
-        assert_eq!(challenges.http_answer("token"), None);
+        assert_eq!(challenges.http_answer(&path), None);
         assert!(challenges.is_pending());
         drop(tls);
         assert!(challenges.tls_config("name.example").is_none());

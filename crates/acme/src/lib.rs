@@ -1,25 +1,36 @@
 //! Certificates from an ACME authority (RFC 8555): a task orders and renews one certificate, keeps
 //! it on disk, and answers the challenges of the authority through the listeners of its process.
+//! [`AcmeSection`] is its section in the configuration of each server, and [`Certificates`] selects
+//! between this certificate and one from files.
 //!
 //! `schedule` and `chain` decide without IO and without a clock: when to order, when to try again,
 //! and if a response of the authority may be used. `manager` is the task; `order` runs one order.
 
+mod acceptor;
+mod certificates;
 mod chain;
 mod challenges;
 mod client;
 mod dns_program;
 mod error;
+mod http_answers;
 mod manager;
 mod order;
+mod resolver;
 mod schedule;
+mod section;
 mod settings;
 mod store;
 
+pub use self::acceptor::Acceptor;
+pub use self::certificates::{Certificates, Orders};
 pub use self::chain::{ChainError, IssuedCertificate};
-pub use self::challenges::{Challenges, TLS_ALPN};
+pub use self::challenges::{Challenges, HTTP_CONTENT_TYPE};
 pub use self::error::OrderError;
-pub use self::manager::{Certificate, EXPIRY_METRIC, Manager, ORDERS_METRIC, last_problem};
+pub use self::http_answers::serve_http_answers;
+pub use self::manager::{Certificate, EXPIRY_METRIC, Manager, ORDERS_METRIC};
 pub use self::schedule::{RenewalWindow, Validity};
+pub use self::section::{AcmeSection, Place, inspect};
 pub use self::settings::{
     ChallengeKind, DnsProgram, ExternalAccount, KeyType, Settings, WallClock,
 };

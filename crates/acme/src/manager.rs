@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use daemon::metrics::{Kind, Metric, metric};
 use instant_acme::CertificateIdentifier;
 use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
@@ -28,10 +29,23 @@ use crate::schedule::{
 use crate::settings::{Settings, WallClock};
 use crate::store::StateFolder;
 
-/// Counts orders by `outcome`: `ok` or `error`.
-pub const ORDERS_METRIC: &str = "svc_acme_orders_total";
-/// Expiry of the certificate from the authority, in seconds since 1970; 0 without one.
-pub const EXPIRY_METRIC: &str = "svc_acme_certificate_expiry_timestamp_seconds";
+/// Counts orders.
+pub const ORDERS_METRIC: Metric = metric(
+    ORDERS,
+    Kind::Counter,
+    &[("outcome", &["ok", "error"])],
+    "Orders of a certificate: it is in use, or the attempt failed and is repeated later.",
+);
+/// Expiry of the certificate from the authority.
+pub const EXPIRY_METRIC: Metric = metric(
+    EXPIRY,
+    Kind::Gauge,
+    &[],
+    "When the certificate that this process ordered expires, in seconds since 1970; 0 without one.",
+);
+
+const ORDERS: &str = "svc_acme_orders_total";
+const EXPIRY: &str = "svc_acme_certificate_expiry_timestamp_seconds";
 
 /// The current certificate, for handshakes. Clones share it.
 #[derive(Clone, Default)]
@@ -128,7 +142,7 @@ impl Manager {
             next_question: 0,
             ordered_at: None,
         };
-        metrics::gauge!(EXPIRY_METRIC).set(0.0);
+        metrics::gauge!(EXPIRY).set(0.0);
         if let Some((issued, is_outdated)) = manager.stored()? {
             manager.install(issued, is_outdated);
         }
@@ -228,7 +242,7 @@ impl Manager {
         };
         // The file is only for the operator.
         self.folder.remove(&lock, PROBLEM_FILE).ok();
-        metrics::counter!(ORDERS_METRIC, "outcome" => "ok").increment(1);
+        metrics::counter!(ORDERS, "outcome" => "ok").increment(1);
         self.install(issued, false);
         self.ordered_at = Some((self.now)());
         Ok(Step::Idle(Duration::ZERO))
@@ -328,7 +342,7 @@ impl Manager {
             clippy::cast_precision_loss,
             reason = "seconds stay exact in 53 bits for ever"
         )]
-        metrics::gauge!(EXPIRY_METRIC).set(issued.validity().not_after as f64);
+        metrics::gauge!(EXPIRY).set(issued.validity().not_after as f64);
         info!(names = ?issued.names(), "a certificate of the authority is in use");
         self.certificate.issued.store(Some(Arc::new(issued)));
         *self.certificate.problem.lock() = None;
@@ -339,11 +353,11 @@ impl Manager {
     }
 
     fn report(&self, error: &OrderError, delay: Duration) {
-        metrics::counter!(ORDERS_METRIC, "outcome" => "error").increment(1);
+        metrics::counter!(ORDERS, "outcome" => "error").increment(1);
         let seconds = delay.as_secs();
         warn!(%error, retry.seconds = seconds, "there is no new certificate");
         let text = error.to_string();
-        // `svc engine --check` reads it. A full disk may prevent that.
+        // `--check` reads it. A full disk may prevent that.
         if let Ok(Some(lock)) = self.folder.try_lock() {
             self.folder.write(&lock, PROBLEM_FILE, text.as_bytes()).ok();
         }
@@ -352,7 +366,7 @@ impl Manager {
 }
 
 /// Reason of the last failed order in a state directory; `None` after a success.
-pub fn last_problem(state_dir: &Path) -> Option<String> {
+pub(crate) fn last_problem(state_dir: &Path) -> Option<String> {
     let bytes = StateFolder::existing(state_dir).read(PROBLEM_FILE).ok()??;
     Some(crate::error::printable(&String::from_utf8_lossy(&bytes)))
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use acme::Certificate;
 use arc_swap::ArcSwap;
 use daemon::tls::{ReloadingCert, names_of};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+
+use crate::manager::Certificate;
 
 /// Selects the source of the certificates. With files alone, handshakes cost the same as without
 /// this module.

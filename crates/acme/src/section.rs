@@ -1,58 +1,63 @@
-//! `certs.acme`: the certificate that the engine orders itself.
+//! The section of a configuration file for a certificate that the process orders itself, the same
+//! for every service: `certs.acme` of an engine, `tls.acme` of a platform, `turn.tls.acme` of a
+//! relay.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
-use acme::{ChallengeKind, DnsProgram, ExternalAccount, KeyType, Settings};
-use daemon::config::values::{optional_path, path, required, within};
-use daemon::config::{ConfigError, ConfigErrors, values};
+use daemon::config::values::{is_dns_name, is_loopback, optional_path, path, required, within};
+use daemon::config::{ConfigError, ConfigErrors, Warning, values};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::check::is_loopback;
+use crate::manager::last_problem;
+use crate::settings::{ChallengeKind, DnsProgram, ExternalAccount, KeyType, Settings};
 
+/// A certificate from an authority, as in the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct AcmeSection {
+pub struct AcmeSection {
     /// Address of the authority's directory. https, or http on loopback.
     #[schemars(example = "https://acme-staging-v02.api.letsencrypt.org/directory")]
-    pub(super) directory: String,
+    directory: String,
     /// Confirms that you agree to the authority's terms of service. Required: `true`.
-    pub(super) terms_agreed: bool,
+    terms_agreed: bool,
     /// Mail addresses that the authority may notify.
     #[schemars(example = ["admin@example.com"])]
-    pub(super) contact: Vec<String>,
+    contact: Vec<String>,
     /// Challenges that prove control over the names. `tls-alpn-01` needs port 443 of the names to
-    /// reach `tls.listen_addr`, and `http-01` needs port 80 to reach `http.listen_addr`. The first
-    /// one is preferred; after a failure the engine tries the next one. `dns-01` needs `dns_program`
-    /// and is always used for wildcards: only with it the certificate includes `*.t.<host>`, and on
-    /// a managed engine `*.<host>`.
+    /// reach the listener for TLS, and `http-01` needs port 80 to reach the one for plain HTTP. The
+    /// first one is preferred; after a failure the next one is tried. `dns-01` needs `dns_program`
+    /// and is always used for wildcards: only with it the certificate of an engine includes
+    /// `*.t.<host>`, and on a managed engine `*.<host>`.
     #[schemars(example = ["tls-alpn-01", "dns-01"])]
-    pub(super) challenges: Vec<ChallengeForm>,
+    challenges: Vec<ChallengeForm>,
     /// The program for `dns-01`. It is called as `PROGRAM present NAME VALUE` and must add a TXT
     /// record with that value, and keep others of the same name. It is called as `PROGRAM cleanup
     /// NAME VALUE` when the record is no longer needed. It must end with status 0.
     #[schemars(example = "/etc/svc/dns-record")]
-    pub(super) dns_program: Option<String>,
+    dns_program: Option<String>,
     /// Time limit of a call of `dns_program` in seconds. Then it is killed. 1 to 1800.
-    pub(super) dns_program_timeout_seconds: u32,
+    dns_program_timeout_seconds: u32,
     /// Seconds between the last record and the request for its validation, until all of your name
     /// servers have it. 0 to 3600.
-    pub(super) dns_propagation_seconds: u32,
+    dns_propagation_seconds: u32,
     /// Type of the certificate's key: `p256` or `p384`. A change applies to the next order.
-    pub(super) key_type: KeyForm,
+    key_type: KeyForm,
     /// A PEM file of authorities for checking the certificate of `directory`, instead of the
     /// system's.
     #[schemars(example = "/etc/svc/acme-ca.pem")]
-    pub(super) ca_file: Option<String>,
+    ca_file: Option<String>,
     /// An account that the authority created otherwise. Some authorities require it.
-    pub(super) external_account: Option<ExternalAccountSection>,
+    external_account: Option<ExternalAccountSection>,
     /// The directory for account, certificate and unfinished orders. It contains private keys.
-    /// Engines with the same directory on one machine share the certificate. Without this key it is
-    /// `acme` in the first entry of `$STATE_DIRECTORY` (as systemd sets it), else in
-    /// `svc/engine/<host>` in `$XDG_STATE_HOME` or `~/.local/state`.
+    /// Processes of one kind with the same directory on one machine share the certificate. Without
+    /// this key it is `acme` in the directory of the process: of a platform that is
+    /// `platform.data_dir`, else the first entry of `$STATE_DIRECTORY` (as systemd sets it), else
+    /// `svc/engine/<host>` or `svc/turn/<realm>` in `$XDG_STATE_HOME` or `~/.local/state`.
     #[schemars(example = "/var/lib/svc/engine/acme")]
-    pub(super) state_dir: Option<String>,
+    state_dir: Option<String>,
 }
 
 impl Default for AcmeSection {
@@ -74,7 +79,7 @@ impl Default for AcmeSection {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-pub(super) enum ChallengeForm {
+enum ChallengeForm {
     /// A file on port 80.
     #[serde(rename = "http-01")]
     Http01,
@@ -88,7 +93,7 @@ pub(super) enum ChallengeForm {
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum KeyForm {
+enum KeyForm {
     /// ECDSA with P-256.
     P256,
     /// ECDSA with P-384.
@@ -97,33 +102,59 @@ pub(super) enum KeyForm {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct ExternalAccountSection {
+struct ExternalAccountSection {
     /// The identifier of the key. Required in this section.
     #[schemars(example = "kid-1")]
-    pub(super) key_id: Option<String>,
+    key_id: Option<String>,
     /// The file with the key in base64url. Required in this section.
     #[schemars(example = "/etc/svc/acme-key")]
-    pub(super) key_file: Option<String>,
+    key_file: Option<String>,
 }
 
-/// The parts of the configuration that the section depends on.
-#[derive(Debug)]
-pub(super) struct Place<'a> {
-    pub(super) host: &'a str,
-    pub(super) is_managed: bool,
-    pub(super) has_plain_listener: bool,
-    /// The default directory of the engine's state.
-    pub(super) state_dir: Option<&'a Path>,
+/// The place of a section, and the parts of the configuration that it depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The dotted key of the section.
+    pub key: &'static str,
+    /// The name of the certificate.
+    pub host: &'a str,
+    /// The dotted key of this name.
+    pub host_key: &'static str,
+    /// Wildcards that the certificate includes if there is `dns-01`.
+    pub wildcards: &'a [String],
+    /// The dotted key of the plain listener, which answers `http-01`.
+    pub plain_key: &'static str,
+    /// True if there is a plain listener.
+    pub has_plain_listener: bool,
+    /// The default directory of the state of the process.
+    pub state_dir: Option<&'a Path>,
 }
 
-/// Checks the section.
-///
-/// # Errors
-/// All mistakes.
-pub(super) fn check(section: AcmeSection, place: &Place<'_>) -> Result<Settings, ConfigErrors> {
-    let mut errors = ConfigErrors::default();
-    let settings = check_values(section, place, &mut errors);
-    errors.finish(settings)
+impl Place<'_> {
+    /// The dotted key of a value of the section.
+    fn key(&self, name: &str) -> String {
+        format!("{}.{name}", self.key)
+    }
+}
+
+impl AcmeSection {
+    /// Checks the section.
+    ///
+    /// # Errors
+    /// All mistakes.
+    pub fn check(self, place: &Place<'_>) -> Result<Settings, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let settings = check_values(self, place, &mut errors);
+        errors.finish(settings)
+    }
+}
+
+/// Adds a warning about the last failure of an order. `key` is the dotted key of the section.
+pub fn inspect(settings: &Settings, key: &'static str, warnings: &mut Vec<Warning>) {
+    if let Some(problem) = last_problem(&settings.state_dir) {
+        let message = format!("the last order of a certificate failed: {problem}");
+        warnings.push(Warning::new(key, message));
+    }
 }
 
 fn check_values(
@@ -134,30 +165,32 @@ fn check_values(
     if !section.terms_agreed {
         let message = "the authority requires that you agree to its terms of service; read them \
                        and set this to true";
-        errors.push(ConfigError::new("certs.acme.terms_agreed", message));
+        errors.push(ConfigError::new(place.key("terms_agreed"), message));
     }
-    let directory = errors.keep(directory(section.directory));
-    let contact = errors.keep(contact(&section.contact));
+    let directory = errors.keep(directory(section.directory, place));
+    let contact = errors.keep(contact(&section.contact, place));
     let has_dns = section.challenges.contains(&ChallengeForm::Dns01);
     let challenges = errors.keep(challenges(&section.challenges, place));
     let timeout = seconds(
-        "dns_program_timeout_seconds",
+        &place.key("dns_program_timeout_seconds"),
         section.dns_program_timeout_seconds,
         1..=1800,
     );
     let propagation = seconds(
-        "dns_propagation_seconds",
+        &place.key("dns_propagation_seconds"),
         section.dns_propagation_seconds,
         0..=3600,
     );
     let (timeout, propagation) = (errors.keep(timeout), errors.keep(propagation));
-    let program = errors.keep(dns_program(section.dns_program, has_dns));
-    let ca_file = errors.keep(optional_path("certs.acme.ca_file", section.ca_file));
-    let external_account = section.external_account.map(external_account);
+    let program = errors.keep(dns_program(section.dns_program, has_dns, place));
+    let ca_file = errors.keep(optional_path(&place.key("ca_file"), section.ca_file));
+    let external_account = section.external_account;
+    let external_account = external_account.map(|section| external_account_of(section, place));
     let external_account = errors.keep(external_account.transpose());
     let default = place.state_dir.map(|dir| dir.join("acme"));
-    let state_dir = values::state_dir("certs.acme.state_dir", section.state_dir, default);
+    let state_dir = values::state_dir(&place.key("state_dir"), section.state_dir, default);
     let state_dir = errors.keep(state_dir);
+    let names = errors.keep(names(place, has_dns));
     let (timeout, propagation) = (timeout?, propagation?);
     Some(Settings {
         directory: directory?,
@@ -174,47 +207,48 @@ fn check_values(
             timeout,
             propagation,
         }),
-        names: names(place, has_dns),
+        names: names?,
         state_dir: state_dir?,
         first_retry: FIRST_RETRY,
     })
 }
 
 /// The names of the certificate. Wildcards need DNS records.
-fn names(place: &Place<'_>, has_dns: bool) -> Vec<String> {
-    let mut names = vec![place.host.to_owned()];
-    if has_dns {
-        names.push(format!("*.t.{}", place.host));
-        if place.is_managed {
-            names.push(format!("*.{}", place.host));
-        }
+fn names(place: &Place<'_>, has_dns: bool) -> Result<Vec<String>, ConfigError> {
+    let host = place.host.to_ascii_lowercase();
+    if !is_dns_name(&host) || host.parse::<Ipv4Addr>().is_ok() {
+        let message = format!(
+            "{host:?} is not a DNS name, and {} orders certificates only for DNS names",
+            place.key
+        );
+        return Err(ConfigError::new(place.host_key, message));
     }
-    names
+    let mut names = vec![host];
+    if has_dns {
+        names.extend_from_slice(place.wildcards);
+    }
+    Ok(names)
 }
 
-fn directory(value: String) -> Result<String, ConfigError> {
-    let key = "certs.acme.directory";
-    let invalid = || ConfigError::new(key, "this is not an https address");
+fn directory(value: String, place: &Place<'_>) -> Result<String, ConfigError> {
+    let error = |message: &str| ConfigError::new(place.key("directory"), message);
+    let invalid = || error("this is not an https address");
     let uri: http::Uri = value.parse().map_err(|_| invalid())?;
     let host = uri.host().ok_or_else(invalid)?;
     let authority = uri.authority().ok_or_else(invalid)?;
     if authority.as_str().contains('@') {
-        let message = "an address with a user name is not supported";
-        return Err(ConfigError::new(key, message));
+        return Err(error("an address with a user name is not supported"));
     }
     match uri.scheme_str() {
         Some("https") => Ok(value),
         Some("http") if is_loopback(host) => Ok(value),
-        Some("http") => Err(ConfigError::new(
-            key,
-            "http is allowed only on loopback; use https",
-        )),
+        Some("http") => Err(error("http is allowed only on loopback; use https")),
         _ => Err(invalid()),
     }
 }
 
 /// Mail addresses as the protocol names them.
-fn contact(addresses: &[String]) -> Result<Vec<String>, ConfigErrors> {
+fn contact(addresses: &[String], place: &Place<'_>) -> Result<Vec<String>, ConfigErrors> {
     let mut errors = ConfigErrors::default();
     let mut contact = Vec::new();
     for (index, address) in addresses.iter().enumerate() {
@@ -224,7 +258,7 @@ fn contact(addresses: &[String]) -> Result<Vec<String>, ConfigErrors> {
         if is_address && address.bytes().all(|byte| byte.is_ascii_graphic()) {
             contact.push(format!("mailto:{address}"));
         } else {
-            let key = format!("certs.acme.contact.{index}");
+            let key = place.key(&format!("contact.{index}"));
             errors.push(ConfigError::new(key, "this is not a mail address"));
         }
     }
@@ -235,12 +269,15 @@ fn challenges(
     forms: &[ChallengeForm],
     place: &Place<'_>,
 ) -> Result<Vec<ChallengeKind>, ConfigError> {
-    let key = "certs.acme.challenges";
+    let key = place.key("challenges");
     if forms.is_empty() {
         return Err(ConfigError::new(key, "at least one challenge is required"));
     }
     if forms.contains(&ChallengeForm::Http01) && !place.has_plain_listener {
-        let message = "http-01 is answered by the plain listener; set http.enabled, or remove it";
+        let message = format!(
+            "http-01 is answered by the plain listener; set {}, or remove it",
+            place.plain_key
+        );
         return Err(ConfigError::new(key, message));
     }
     let kinds = forms.iter().map(|form| match form {
@@ -262,36 +299,40 @@ fn challenges(
 fn dns_program(
     value: Option<String>,
     has_dns: bool,
+    place: &Place<'_>,
 ) -> Result<Option<std::path::PathBuf>, ConfigError> {
-    let key = "certs.acme.dns_program";
+    let (key, challenges) = (place.key("dns_program"), place.key("challenges"));
     match value {
         Some(_) if !has_dns => {
-            let message = "the program is not used; add dns-01 to certs.acme.challenges";
+            let message = format!("the program is not used; add dns-01 to {challenges}");
             Err(ConfigError::new(key, message))
         }
-        Some(value) => path(key, value).map(Some),
+        Some(value) => path(&key, value).map(Some),
         None if has_dns => {
-            let message = "this key is required, because certs.acme.challenges has dns-01";
+            let message = format!("this key is required, because {challenges} has dns-01");
             Err(ConfigError::new(key, message))
         }
         None => Ok(None),
     }
 }
 
-fn external_account(section: ExternalAccountSection) -> Result<ExternalAccount, ConfigError> {
-    let key = "certs.acme.external_account.key_file";
+fn external_account_of(
+    section: ExternalAccountSection,
+    place: &Place<'_>,
+) -> Result<ExternalAccount, ConfigError> {
+    let key = place.key("external_account.key_file");
     Ok(ExternalAccount {
-        key_id: required("certs.acme.external_account.key_id", section.key_id)?,
-        key_file: required(key, section.key_file).and_then(|file| path(key, file))?,
+        key_id: required(&place.key("external_account.key_id"), section.key_id)?,
+        key_file: required(&key, section.key_file).and_then(|file| path(&key, file))?,
     })
 }
 
 fn seconds(
-    name: &str,
+    key: &str,
     value: u32,
     range: std::ops::RangeInclusive<u32>,
 ) -> Result<Duration, ConfigError> {
-    let seconds = within(&format!("certs.acme.{name}"), value, range)?;
+    let seconds = within(key, value, range)?;
     Ok(Duration::from_secs(seconds.into()))
 }
 

@@ -5,7 +5,6 @@
 //! settings that are allowed but probably a mistake. `docs/configuration.md` is generated from
 //! `file`.
 
-mod acme_settings;
 mod api_rates;
 mod check;
 mod file;
@@ -150,6 +149,15 @@ impl EngineConfig {
             Auth::Keys(_) => None,
         }
     }
+}
+
+/// The wildcards of an engine's certificate: for published names, and for the endpoints of projects.
+pub(crate) fn wildcards(host: &str, is_managed: bool) -> Vec<String> {
+    let mut names = vec![format!("*.t.{host}")];
+    if is_managed {
+        names.push(format!("*.{host}"));
+    }
+    names
 }
 
 /// The JSON Schema of the file, for `svc engine --schema` and for editors.

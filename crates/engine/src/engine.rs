@@ -5,10 +5,12 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use acme::{Certificates, Orders};
 use daemon::access_log::{AccessLog, AccessLogThread};
 use daemon::config::ConfigError;
 use daemon::metrics::{MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
+use daemon::tls::{ReloadingCert, TlsError};
 use http1::FieldValueBuf;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -21,7 +23,6 @@ use types::tunnel::Hostname;
 use crate::access::{CHECKS_AT_ONCE, JwksError, JwksSource, PasswordChecks, Tenancy, Tokens};
 use crate::api::{AnswerBudget, Api, RateLimiter, router};
 use crate::browser::Browsers;
-use crate::certificates::{Certificates, Orders};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Auth, EngineConfig, JwtAuth};
 use crate::core::{Core, Worker};
@@ -117,7 +118,8 @@ pub async fn start_with_clock(
         managed,
         browsers,
     } = open_authority(&config).await?;
-    let certificates = Certificates::open(&config, managed.is_some(), &clock)?;
+    let files = certificate_files(&config, managed.is_some())?;
+    let certificates = Certificates::open(files, config.acme.as_ref(), &clock)?;
     let tls = TlsConfigs::new(certificates.resolver())?;
     let countries = countries(&config).await?;
     let (access_log, log_thread) = open_access_log(&config)?;
@@ -178,8 +180,8 @@ pub async fn start_with_clock(
     spawn_refresh_tasks(&core)?;
     let (tls_addr, http_addr) = (listeners.tls_addr, listeners.http_addr);
     serve(&core, listeners.tls, listeners.http);
-    // The listeners answer the authority, so they are served before.
-    let orders = certificates.start_orders(core.shutdown.drain().child_token())?;
+    let orders = certificates.start_orders(core.shutdown.drain().child_token());
+    let orders = orders.map_err(StartError::Workers)?;
     if let Some(orders) = &orders {
         orders.refresh(&readiness);
     }
@@ -206,6 +208,19 @@ pub async fn start_with_clock(
         link,
         stopping,
     })
+}
+
+/// The certificate from files. A new one must have the names of the one before.
+fn certificate_files(
+    config: &EngineConfig,
+    is_managed: bool,
+) -> Result<Option<ReloadingCert>, TlsError> {
+    let mut names = config::wildcards(&config.host, is_managed);
+    names.push(config.host.clone());
+    let files = config.certificate.clone();
+    files
+        .map(|files| ReloadingCert::load_for(files, daemon::tls::provider(), names))
+        .transpose()
 }
 
 /// The source of an engine's tokens: its configuration, or its platform.

@@ -11,7 +11,6 @@ pub mod access;
 mod agents;
 pub mod api;
 pub mod browser;
-mod certificates;
 pub mod clock;
 pub mod config;
 mod core;

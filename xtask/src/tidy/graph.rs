@@ -29,7 +29,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("daemon", &["types"]),
     ("store", &["types"]),
     ("link", &["api", "types"]),
-    ("acme", &[]),
+    ("acme", &["daemon"]),
     // Layer 2, services. The two communicate only over the network.
     (
         "engine",
@@ -55,6 +55,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "control",
         &[
+            "acme",
             "api",
             "credentials",
             "daemon",
@@ -67,7 +68,15 @@ const EDGES: &[(&str, &[&str])] = &[
     ("mcp", &["api", "types"]),
     (
         "turn",
-        &["api", "credentials", "daemon", "link", "transport", "types"],
+        &[
+            "acme",
+            "api",
+            "credentials",
+            "daemon",
+            "link",
+            "transport",
+            "types",
+        ],
     ),
     // Layer 3, wiring.
     (

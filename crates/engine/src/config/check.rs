@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use acme::Place;
 use daemon::config::values::{
     COUNTS, address, is_dns_name, is_loopback, networks, optional_path, overlap, path, required,
     usize_in_range, within,
@@ -17,7 +18,6 @@ use daemon::tls::CertFiles;
 use http::Uri;
 
 use super::ApiRates;
-use super::acme_settings::{self, Place};
 use super::file::{
     AccessLogForm, AccessLogSection, ControlPlaneSection, EngineFile, JwtSection, LimitsSection,
     StaticCertSection, TimeoutsSection,
@@ -65,16 +65,17 @@ pub(super) fn engine(
     let state_dir = state_dir.map(|dir| dir.subdirectory("engine", name));
     let has_acme = file.certs.acme.is_some();
     let certificate = errors.keep(certificate(file.certs.files, has_acme));
+    let wildcards = super::wildcards(name, is_managed);
     let place = Place {
+        key: "certs.acme",
         host: name,
-        is_managed,
+        host_key: "engine.host",
+        wildcards: &wildcards,
+        plain_key: "http.enabled",
         has_plain_listener: file.http.enabled,
         state_dir: state_dir.as_deref(),
     };
-    let acme = file
-        .certs
-        .acme
-        .map(|acme| acme_settings::check(acme, &place));
+    let acme = file.certs.acme.map(|acme| acme.check(&place));
     let acme = errors.keep(acme.transpose());
     let auth = match file.control_plane {
         None => jwt(file.auth.jwt, errors).map(Auth::Keys),

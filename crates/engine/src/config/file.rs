@@ -2,13 +2,13 @@
 //! is its description in the JSON Schema and in `docs/configuration.md`; its default comes from
 //! `Default`.
 
+use acme::AcmeSection;
 use daemon::config::SecretString;
 use daemon::logs::Level;
 use daemon::metrics::MetricsSection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::acme_settings::AcmeSection;
 use super::recordings::RecordingsSection;
 use super::tls_routes::TlsRouteSection;
 

@@ -66,10 +66,7 @@ fn control_plane(platform: &ControlPlane, errors: &mut ConfigErrors) {
 
 /// Adds the last failure of an order, and the names that no certificate will have.
 fn orders(acme: &acme::Settings, has_files: bool, warnings: &mut Vec<Warning>) {
-    if let Some(problem) = acme::last_problem(&acme.state_dir) {
-        let message = format!("the last order of a certificate failed: {problem}");
-        warnings.push(Warning::new("certs.acme", message));
-    }
+    acme::inspect(acme, "certs.acme", warnings);
     if acme.dns.is_none() && !has_files {
         let message = "published names will have no certificate: add dns-01, which wildcards \
                        require, or a certificate from files in certs.static";

@@ -116,7 +116,8 @@ async fn accept_and_classify(socket: Socket, worker: &Arc<Worker>) -> Option<Con
         let is_admitted = super::admit::admits_visitor(&mut socket, core);
         return is_admitted.then(|| ConnectionKind::Routed(socket, Arc::clone(route)));
     }
-    if let Some(config) = challenge_config(&hello, server_name.as_deref(), core) {
+    let challenges = core.challenges.as_ref();
+    if let Some(config) = challenges.and_then(|answers| answers.handshake_config(&hello)) {
         // The handshake is the answer, and the authority then closes the connection.
         complete_handshake(start, config, core).await.ok();
         return None;
@@ -243,24 +244,6 @@ fn classify_base_host(
         None if core.has_platform_snapshot() => None,
         None => Some(ConnectionKind::EarlyAgent(stream)),
     }
-}
-
-/// The configuration for an authority that validates a name (RFC 8737). `None` for all other
-/// connections; while no order is pending, that costs one load.
-fn challenge_config(
-    hello: &ClientHello<'_>,
-    server_name: Option<&str>,
-    core: &Core,
-) -> Option<Arc<ServerConfig>> {
-    let challenges = core.challenges.as_ref()?;
-    if !challenges.is_pending() {
-        return None;
-    }
-    let mut names = hello.alpn()?;
-    if names.next() != Some(acme::TLS_ALPN) || names.next().is_some() {
-        return None;
-    }
-    challenges.tls_config(server_name?)
 }
 
 /// True if the client offers only the agent protocol.

@@ -13,7 +13,6 @@
 //! | the name of a pending order | only `acme-tls/1` | the answer to a challenge (RFC 8737) |
 
 mod admit;
-mod certificates;
 mod client_auth;
 mod connections;
 mod handshakes;
@@ -29,7 +28,6 @@ mod tcp_visitors;
 mod tls;
 
 pub(crate) use self::admit::is_trusted;
-pub(crate) use self::certificates::resolver;
 pub(crate) use self::connections::Connections;
 pub(crate) use self::handshakes::Handshakes;
 pub(crate) use self::plain::serve_plain;

@@ -96,19 +96,14 @@ async fn read(io: &mut BufferedStream<Socket>, worker: &Worker) -> io::Result<Op
 /// requests.
 fn challenge(head: &RequestHead<'_>, core: &Core) -> Option<Answer> {
     let challenges = core.challenges.as_ref()?;
-    if !challenges.is_pending() || !matches!(head.method, Method::Get | Method::Head) {
+    if !matches!(head.method, Method::Get | Method::Head) {
         return None;
     }
-    let token = head.target.path().strip_prefix(CHALLENGE_PATH)?;
     let mut answer = Answer::empty(200);
-    answer.body = challenges.http_answer(token)?;
-    Some(answer.with_header(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/octet-stream"),
-    ))
+    answer.body = challenges.http_answer(head.target.path())?;
+    let kind = HeaderValue::from_static(acme::HTTP_CONTENT_TYPE);
+    Some(answer.with_header(CONTENT_TYPE, kind))
 }
-
-const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
 
 /// ED-1e: a token in the address was already sent unencrypted. The response contains no location,
 /// so that the token is not sent a second time.

@@ -45,18 +45,8 @@ pub(super) const METRICS: &[Metric] = &[
         &[],
         "Lines that the access log lost because its file was slow, full or missing.",
     ),
-    metric(
-        acme::EXPIRY_METRIC,
-        Kind::Gauge,
-        &[],
-        "When the certificate that the engine ordered expires, in seconds since 1970; 0 without one.",
-    ),
-    metric(
-        acme::ORDERS_METRIC,
-        Kind::Counter,
-        &[("outcome", &["ok", "error"])],
-        "Orders of a certificate: it is in use, or the attempt failed and is repeated later.",
-    ),
+    acme::EXPIRY_METRIC,
+    acme::ORDERS_METRIC,
     metric(
         AGENTS_CONNECTED,
         Kind::Counter,
