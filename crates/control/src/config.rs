@@ -3,11 +3,13 @@
 
 mod check;
 mod file;
+mod inspect;
 #[cfg(test)]
 mod reference;
 mod retention;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod values;
 
 use std::net::SocketAddr;
@@ -15,14 +17,14 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use daemon::config::ConfigErrors;
+use daemon::config::{ConfigErrors, Warning};
 use daemon::logs::Level;
 use daemon::metrics::MetricsConfig;
-use daemon::tls::CertFiles;
 use ipnet::IpNet;
 use jiff::SignedDuration;
 
 pub use self::retention::Retention;
+pub use self::tls::TlsConfig;
 pub(crate) use self::values::{host_name, is_loopback, network};
 use crate::billing::plans::Catalogue;
 use crate::http_api::rate_limit::LimitsConfig;
@@ -39,8 +41,8 @@ pub struct Config {
     pub base_url: String,
     /// Address and port on which the platform listens.
     pub listen: SocketAddr,
-    /// The certificate of the listener; `None` if a proxy in front of it terminates TLS.
-    pub tls: Option<CertFiles>,
+    /// TLS on the listener; `None` if a proxy in front of it terminates TLS.
+    pub tls: Option<TlsConfig>,
     /// The metrics listener.
     pub metrics: MetricsConfig,
     /// Retention periods.
@@ -142,6 +144,15 @@ impl Config {
         daemon::config::load(file, env, check::platform)
     }
 
+    /// Valid settings that are probably mistakes, for the start and `--check`. `now` is in seconds
+    /// since 1970. Reads the files of certificates.
+    ///
+    /// # Errors
+    /// A file cannot be used: the platform would not start.
+    pub fn inspect(&self, now: i64) -> Result<Vec<Warning>, ConfigErrors> {
+        inspect::platform(self, now)
+    }
+
     /// The absolute URL of a path of the platform.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base_url)
@@ -149,16 +160,21 @@ impl Config {
 
     /// The host of `base_url`, without the port.
     pub fn host(&self) -> &str {
-        let rest = self.base_url.split_once("//").map_or("", |(_, rest)| rest);
-        match rest.rsplit_once(':') {
-            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-            _ => rest,
-        }
+        host_of(&self.base_url)
     }
 
     /// True if the platform's public address uses TLS.
     pub fn is_secure(&self) -> bool {
         self.base_url.starts_with("https://")
+    }
+}
+
+/// The host of an origin, without the port.
+fn host_of(origin: &str) -> &str {
+    let rest = origin.split_once("//").map_or("", |(_, rest)| rest);
+    match rest.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => rest,
     }
 }
 

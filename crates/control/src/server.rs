@@ -7,12 +7,13 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use acme::{Certificates, OrderError};
 use axum::Router;
 use daemon::clock::{Clock, SystemClock};
 use daemon::config::SecretString;
 use daemon::metrics::{MetricsError, MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
-use daemon::tls::TlsError;
+use daemon::tls::{ReloadingCert, TlsError};
 use store::Store;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
@@ -24,6 +25,7 @@ use crate::config::Config;
 use crate::engines::{self, Engines};
 use crate::http_api::listener;
 use crate::http_api::listener::ConnectionLimit;
+use crate::http_api::plain;
 use crate::http_api::rate_limit::RateLimiter;
 use crate::keys::{KeyError, Keys, keeper};
 use crate::logs::SearchLimit;
@@ -42,6 +44,7 @@ use crate::webhooks::{self, SenderError, Webhooks};
 #[derive(Debug)]
 pub struct RunningPlatform {
     address: SocketAddr,
+    http: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
     task: JoinHandle<()>,
 }
@@ -50,6 +53,11 @@ impl RunningPlatform {
     /// The address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address of the listener for plain HTTP, which redirects, if there is one.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http
     }
 
     /// The address of the metrics listener, if there is one.
@@ -99,6 +107,12 @@ pub enum StartError {
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// No certificate can be ordered: its state or a file is unusable.
+    #[error("`tls.acme`")]
+    Orders(#[from] OrderError),
+    /// The system refuses a thread.
+    #[error("the thread for orders of certificates cannot be started")]
+    Thread(#[source] io::Error),
     /// Passwords, mail, or the OpenID provider cannot be used.
     #[error(transparent)]
     People(#[from] PeopleError),
@@ -158,13 +172,12 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
 pub async fn start(config: Config, shutdown: Shutdown) -> Result<RunningPlatform, StartError> {
     let listen = config.listen;
     let app = open(config, Arc::new(SystemClock)).await?;
-    let listener = TcpListener::bind(listen)
-        .await
-        .map_err(|source| StartError::Listen {
-            address: listen,
-            source,
-        })?;
-    start_on(app, listener, shutdown).await
+    start_on(app, bind(listen).await?, shutdown).await
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| StartError::Listen { address, source })
 }
 
 /// Serves on an existing listener, for callers that need its port before the configuration.
@@ -190,10 +203,11 @@ pub async fn start_routes(
         Some(first) => first.local_addr(),
         None => Err(io::ErrorKind::NotFound.into()),
     };
-    let address = address.map_err(|source| StartError::Listen {
+    let unusable = |source| StartError::Listen {
         address: listen,
         source,
-    })?;
+    };
+    let address = address.map_err(unusable)?;
     let readiness = Readiness::default();
     // The recorder is installed before anything is counted. Counts without a recorder are lost.
     // Without a metrics listener there is no recorder, because no scraper would empty it.
@@ -204,7 +218,11 @@ pub async fn start_routes(
     } else {
         None
     };
-    let tls = app.config.tls.as_ref().map(listener::tls).transpose()?;
+    let certificates = certificates(&app)?;
+    let tls = certificates.as_ref().map(listener::tls).transpose()?;
+    let plain = plain_listener(&app.config, certificates.as_ref()).await?;
+    let http = plain.as_ref().map(|(listener, _)| listener.local_addr());
+    let http = http.transpose().map_err(unusable)?;
     // Before anything is served; later the task does it.
     if let Err(error) = app.clock_skew.measure(&app.store, &*app.clock).await {
         tracing::warn!(
@@ -216,6 +234,10 @@ pub async fn start_routes(
     let notice = app.config.drain_period;
     let limit = ConnectionLimit::new(&app.config.limits, &app.config.trusted_proxies);
     let metrics_address = metrics.as_ref().map(MetricsServer::local_addr);
+    // Validations that start before the listeners are served wait in their queues.
+    let stop = shutdown.drain().child_token();
+    let orders = certificates.map(|certificates| certificates.start_orders(stop));
+    let orders = orders.transpose().map_err(StartError::Thread)?.flatten();
     let task = tokio::spawn(async move {
         let mut background = JoinSet::new();
         background.spawn(jobs::run(Arc::clone(&app), shutdown.drain().clone()));
@@ -224,13 +246,15 @@ pub async fn start_routes(
         background.spawn(keeper::run(Arc::clone(&app), shutdown.drain().clone()));
         background.spawn(engines::listen(Arc::clone(&app), shutdown.drain().clone()));
         let drain = shutdown.drain().clone();
-        background.spawn(metrics::watch(Arc::clone(&app), readiness, drain));
+        background.spawn(metrics::watch(Arc::clone(&app), readiness, orders, drain));
+        let listeners = listeners.into_iter();
+        let listeners = listeners.map(|listener| (listener, tls.clone(), routes.clone()));
+        let plain = plain.map(|(listener, routes)| (listener, None, routes));
         let serving: JoinSet<()> = listeners
-            .into_iter()
-            .map(|listener| {
+            .chain(plain)
+            .map(|(listener, tls, routes)| {
                 let stop = (shutdown.clone(), notice);
-                let limit = Arc::clone(&limit);
-                listener::serve(listener, tls.clone(), routes.clone(), limit, stop)
+                listener::serve(listener, tls, routes, Arc::clone(&limit), stop)
             })
             .collect();
         serving.join_all().await;
@@ -251,9 +275,36 @@ pub async fn start_routes(
     });
     Ok(RunningPlatform {
         address,
+        http,
         metrics: metrics_address,
         task,
     })
+}
+
+/// The certificates of the listener; `None` without TLS.
+fn certificates(app: &App) -> Result<Option<Certificates>, StartError> {
+    let Some(config) = &app.config.tls else {
+        return Ok(None);
+    };
+    let files = config.files.clone();
+    let files = files.map(|files| ReloadingCert::load(files, daemon::tls::provider()));
+    let files = files.transpose()?;
+    let opened = Certificates::open(files, config.acme.as_ref(), &app.clock)?;
+    Ok(Some(opened))
+}
+
+/// The listener for plain HTTP, with its routes.
+async fn plain_listener(
+    config: &Config,
+    certificates: Option<&Certificates>,
+) -> Result<Option<(TcpListener, Router)>, StartError> {
+    let address = config.tls.as_ref().and_then(|tls| tls.http_listen);
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let challenges = certificates.and_then(Certificates::challenges);
+    let routes = plain::routes(config.base_url.clone(), challenges);
+    Ok(Some((bind(address).await?, routes)))
 }
 
 /// Waits for tasks that were requested to end.

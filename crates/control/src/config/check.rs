@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use daemon::config::values::{MAX_DNS_NAME_BYTES, address, optional_path, path, required};
 use daemon::config::{ConfigError, ConfigErrors};
-use daemon::tls::CertFiles;
 use http::Uri;
 use jiff::SignedDuration;
 
-use super::file::{EngineSection, PlatformFile, TlsSection, TurnSection};
+use super::file::{EngineSection, PlatformFile, TurnSection};
+use super::tls::OtherValues;
 use super::values::{host_name, is_loopback, network};
 use super::{ClusterConfig, Config, PasswordCost, TurnConfig};
 
@@ -27,21 +27,19 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
     let key = "platform.listen_addr";
     let listen = errors.keep(address(key, &section.listen_addr, "127.0.0.1:8080"));
     let base_url = errors.keep(check_base_url(section.base_url));
-    let tls = errors.keep_or_default(check_tls(file.tls));
-    if base_url
-        .as_ref()
-        .is_some_and(|url| url.starts_with("http://"))
-    {
-        if listen.is_some_and(|listen| !listen.ip().is_loopback()) {
-            let message =
-                "without TLS the platform is only served on loopback; base_url must be https";
-            errors.push(ConfigError::new(key, message));
-        }
-        if tls.is_some() {
-            let message = "the listener uses TLS, so platform.base_url must be https";
-            errors.push(ConfigError::new("tls.cert_file", message));
-        }
+    let is_plain = base_url.as_ref();
+    let is_plain = is_plain.is_some_and(|url| url.starts_with("http://"));
+    if is_plain && listen.is_some_and(|listen| !listen.ip().is_loopback()) {
+        let message = "without TLS the platform is only served on loopback; base_url must be https";
+        errors.push(ConfigError::new(key, message));
     }
+    let data_dir = errors.keep(path("platform.data_dir", section.data_dir));
+    let tls = file.tls.check(&OtherValues {
+        base_url: base_url.as_deref(),
+        listen,
+        data_dir: data_dir.as_deref(),
+    });
+    let tls = errors.keep_or_default(tls);
     let signing_keys = section.signing_keys.into_iter().enumerate();
     let signing_keys = signing_keys
         .filter_map(|(index, value)| {
@@ -61,7 +59,6 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
     let engines: Vec<_> = engines
         .filter_map(|(index, section)| errors.keep(engine(index, section)))
         .collect();
-    let data_dir = errors.keep(path("platform.data_dir", section.data_dir));
     let mail_dir = data_dir.as_deref().map(|dir| dir.join("mail"));
     let mail = errors.keep(file.mail.check(mail_dir.unwrap_or_default()));
     let first_engine = engines.first().map(|engine| engine.cluster_domain.as_str());
@@ -138,21 +135,6 @@ fn check_base_url(value: Option<String>) -> CheckResult<String> {
     }
     Ok(value)
 }
-
-/// Both files, or none.
-fn check_tls(section: TlsSection) -> CheckResult<Option<CertFiles>> {
-    match (section.cert_file, section.key_file) {
-        (None, None) => Ok(None),
-        (Some(cert), Some(key)) => Ok(Some(CertFiles {
-            cert: path("tls.cert_file", cert)?,
-            key: path("tls.key_file", key)?,
-        })),
-        (Some(_), None) => Err(ConfigError::new("tls.key_file", TOGETHER)),
-        (None, Some(_)) => Err(ConfigError::new("tls.cert_file", TOGETHER)),
-    }
-}
-
-const TOGETHER: &str = "tls.cert_file and tls.key_file must be set together";
 
 fn engine(index: usize, section: EngineSection) -> CheckResult<ClusterConfig> {
     let key = format!("engines.{index}.cluster_domain");

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::retention::RetentionSection;
+use super::tls::TlsSection;
 use crate::billing::plans::CatalogSection;
 use crate::http_api::rate_limit::LimitsSection;
 use crate::mail::MailSection;
@@ -22,8 +23,8 @@ use crate::webhooks::WebhooksSection;
 pub(super) struct PlatformFile {
     /// The platform itself.
     pub(super) platform: PlatformSection,
-    /// The certificate of the listener. Without it a proxy in front of the listener must terminate
-    /// TLS.
+    /// The certificate of the listener, from files or from an authority. Without it a proxy in front
+    /// of the listener must terminate TLS.
     pub(super) tls: TlsSection,
     /// The metrics of the platform.
     pub(super) metrics: MetricsSection,
@@ -123,19 +124,6 @@ impl Default for KeysSection {
     fn default() -> Self {
         Self { rotate_days: 90 }
     }
-}
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct TlsSection {
-    /// The certificate chain, PEM, with the platform's own certificate first. Both files are
-    /// checked for changes at a handshake, at most once a second, so replacing them needs no
-    /// restart. If a pair is broken or does not match, the previous one stays in use.
-    #[schemars(example = "/etc/svc/tls/fullchain.pem")]
-    pub(super) cert_file: Option<String>,
-    /// The private key, PEM.
-    #[schemars(example = "/etc/svc/tls/privkey.pem")]
-    pub(super) key_file: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

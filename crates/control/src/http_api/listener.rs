@@ -11,6 +11,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acme::{Acceptor, Certificates};
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::{self, Next};
@@ -18,7 +19,7 @@ use axum::response::Response;
 use axum::{BoxError, Router};
 use daemon::connections::ConnectionLimitError;
 use daemon::shutdown::Shutdown;
-use daemon::tls::{CertFiles, ReloadingCert, TlsError};
+use daemon::tls::TlsError;
 use daemon::{head_size, problem};
 use http::header::CONNECTION;
 use http::{HeaderValue, StatusCode, Version};
@@ -31,7 +32,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
@@ -50,7 +50,7 @@ use crate::runtime::metrics;
 /// finished. The hard end closes the remaining connections.
 pub(crate) async fn serve(
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Acceptor>,
     router: Router,
     limit: Arc<ConnectionLimit>,
     (shutdown, notice): (Shutdown, Duration),
@@ -113,9 +113,10 @@ pub(crate) async fn serve(
     }
 }
 
-/// The TLS session. `None` if the handshake fails or takes too long, or if the drain starts first.
+/// The TLS session. `None` if the handshake fails or takes too long, if it was the validation of an
+/// authority, or if the drain starts first.
 async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
-    tls: &TlsAcceptor,
+    tls: &Acceptor,
     stream: S,
     goodbye: &CancellationToken,
 ) -> Option<TlsStream<S>> {
@@ -124,7 +125,7 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
         () = goodbye.cancelled() => return None,
     };
     match accepted {
-        Ok(Ok(stream)) => return Some(stream),
+        Ok(Ok(stream)) => return stream,
         Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
         Err(_) => tracing::debug!("a handshake took too long"),
     }
@@ -198,22 +199,20 @@ fn log_end(ended: Result<(), BoxError>) {
     }
 }
 
-/// TLS 1.2 and 1.3 with the certificate files. Changed files are loaded again.
+/// TLS 1.2 and 1.3 with these certificates, and the answers to an authority.
 ///
 /// # Errors
-/// There is no usable certificate at startup.
-pub(crate) fn tls(files: &CertFiles) -> Result<TlsAcceptor, TlsError> {
-    let provider = daemon::tls::provider();
-    let certificate = ReloadingCert::load(files.clone(), Arc::clone(&provider))?;
-    let mut config = ServerConfig::builder_with_provider(provider)
+/// The library refuses the versions.
+pub(crate) fn tls(certificates: &Certificates) -> Result<Acceptor, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(daemon::tls::provider())
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
         .map_err(TlsError::Configuration)?
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(certificate));
+        .with_cert_resolver(certificates.resolver());
     config.alpn_protocols = [&b"h2"[..], b"http/1.1"].map(<[u8]>::to_vec).to_vec();
     // The server's order of cipher suites is used, because it has the cheapest one first.
     config.ignore_client_order = true;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    Ok(Acceptor::new(Arc::new(config), certificates.challenges()))
 }
 
 /// Long enough for other connections to end, and short enough not to be noticed.

@@ -1,4 +1,6 @@
 use axum::routing::get;
+use daemon::clock::{Clock, SystemClock};
+use daemon::tls::{CertFiles, ReloadingCert};
 use http_body_util::BodyExt as _;
 use hyper::client::conn::http2;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
@@ -68,7 +70,10 @@ async fn a_handshake_has_a_time_limit() {
     };
     std::fs::write(&files.cert, pair.cert.pem()).unwrap();
     std::fs::write(&files.key, pair.signing_key.serialize_pem()).unwrap();
-    let tls = tls(&files).unwrap();
+    let files = ReloadingCert::load(files, daemon::tls::provider()).unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let certificates = Certificates::open(Some(files), None, &clock).unwrap();
+    let tls = tls(&certificates).unwrap();
     for sent in [&[][..], &[22, 3, 1]] {
         let (mut client, server) = duplex(1024);
         client.write_all(sent).await.unwrap();

@@ -31,6 +31,8 @@ pub(super) const WEBHOOK_DROPPED: &str = "svc_platform_webhook_events_dropped_to
 
 /// In the order of their names.
 pub(super) const METRICS: &[Metric] = &[
+    acme::EXPIRY_METRIC,
+    acme::ORDERS_METRIC,
     metric(
         BUILD_INFO,
         Kind::Gauge,
@@ -41,7 +43,7 @@ pub(super) const METRICS: &[Metric] = &[
         EXPIRY_METRIC,
         Kind::Gauge,
         &[],
-        "When the active certificate expires, in seconds since 1970; only with `tls`.",
+        "When the active certificate expires, in seconds since 1970; only with `tls.cert_file`.",
     ),
     metric(
         RELOADS_METRIC,
@@ -115,7 +117,8 @@ pub(super) const METRICS: &[Metric] = &[
         READY,
         Kind::Gauge,
         &[],
-        "1 while requests can be served: the database responds and the process is not draining.",
+        "1 while requests can be served: the database responds, there is a certificate, and the \
+         process is not draining.",
     ),
     metric(
         RECORDS_REMOVED,

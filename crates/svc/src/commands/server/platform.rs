@@ -12,6 +12,7 @@ use std::{
 use clap::{Parser, Subcommand};
 use control::{app::App, config::Config, keys::Rotation};
 use daemon::{clock::SystemClock, config::SecretString, logs};
+use jiff::Timestamp;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
@@ -134,6 +135,9 @@ struct Ready {
     base_url: String,
     /// The address of the listener.
     listen_addr: SocketAddr,
+    /// The listener for plain HTTP, which redirects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http_url: Option<String>,
     /// The metrics listener: metrics and health.
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics_url: Option<String>,
@@ -171,13 +175,17 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         return output::line(&format!("{:#}", control::config::schema()));
     }
     let file = args.config.as_deref();
-    let config = Config::load(file, environment::variables())
-        .map_err(|errors| configuration::invalid("platform", file, errors, args.output))?;
+    let invalid = |errors| configuration::invalid("platform", file, errors, args.output);
+    let config = Config::load(file, environment::variables()).map_err(invalid)?;
+    let warnings = config
+        .inspect(Timestamp::now().as_second())
+        .map_err(invalid)?;
     if args.check {
-        return configuration::report(&[]);
+        return configuration::report(&warnings);
     }
     logs::init(config.log_level, log, logs::Format::of_stderr())
         .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))?;
+    configuration::log(&warnings);
     descriptors::raise_limit();
     let shutdown = signals::listen_as_server(config.drain_period + DRAIN)?;
     let (base_url, listen) = (config.base_url.clone(), config.listen);
@@ -214,6 +222,9 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         Format::Json => output::json(&Ready {
             base_url,
             listen_addr: running.address(),
+            http_url: running
+                .http_address()
+                .map(|address| format!("http://{address}")),
             metrics_url: running
                 .metrics_address()
                 .map(|address| format!("http://{address}")),
