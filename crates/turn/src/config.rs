@@ -7,6 +7,7 @@ mod inspect;
 mod reference;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -17,11 +18,12 @@ use credentials::Secret;
 use daemon::config::{ConfigError, ConfigErrors, StateDir};
 use daemon::logs::Level;
 use daemon::metrics::MetricsConfig;
-use daemon::tls::CertFiles;
 use ipnet::IpNet;
 
 pub use daemon::config::Warning;
 pub use link::ControlPlane;
+
+pub use self::tls::TlsConfig;
 
 use crate::core::{Bandwidth, Limits, Quota};
 
@@ -35,7 +37,7 @@ pub struct TurnConfig {
     /// Listeners for clients over TLS.
     pub tls_listen: Vec<SocketAddr>,
     /// The certificate for TLS. It is present if there is a TLS listener.
-    pub certificate: Option<CertFiles>,
+    pub tls: Option<TlsConfig>,
     /// The realm of its credentials.
     pub realm: String,
     /// Relayed addresses.

@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acme::Acceptor;
 use daemon::connections::ConnectionLimitError;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::core::Client;
@@ -19,7 +19,7 @@ use crate::worker::streams;
 use crate::worker::{InputOutcome, JoinedPeer, Worker};
 
 /// Accepts connections until the relay stops.
-pub(crate) async fn serve(listener: TcpListener, worker: Arc<Worker>, tls: Option<TlsAcceptor>) {
+pub(crate) async fn serve(listener: TcpListener, worker: Arc<Worker>, tls: Option<Acceptor>) {
     let stop = worker.server.stop.clone();
     loop {
         let accepted = tokio::select! {
@@ -63,7 +63,7 @@ async fn connection(
     worker: Arc<Worker>,
     stream: TcpStream,
     address: SocketAddr,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Acceptor>,
 ) {
     if let Err(error) = streams::tune(&stream) {
         tracing::debug!(%error, "a connection was already closed");
@@ -94,23 +94,24 @@ async fn connection(
         return;
     };
     match handshake(&acceptor, stream).await {
-        Some(stream) => {
+        Ok(Some(stream)) => {
             exchange(&worker, client, stream, &outbound, true)
                 .await
                 .ok();
         }
-        None => metrics.refused_handshake.increment(1),
+        Ok(None) => tracing::debug!("an authority validated the name of the relay"),
+        Err(error) => {
+            tracing::debug!(%error, "a handshake failed");
+            metrics.refused_handshake.increment(1);
+        }
     }
 }
 
 async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
-    acceptor: &TlsAcceptor,
+    acceptor: &Acceptor,
     stream: S,
-) -> Option<TlsStream<S>> {
-    timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream))
-        .await
-        .ok()?
-        .ok()
+) -> io::Result<Option<TlsStream<S>>> {
+    timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await?
 }
 
 /// Cleanup at the end of a connection, whatever its cause.
@@ -263,11 +264,11 @@ mod tests {
             .unwrap()
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
-        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let acceptor = Acceptor::new(Arc::new(config), None);
         let (_client, server) = tokio::io::duplex(64);
         let started = Instant::now();
         let shaken = timeout(Duration::from_mins(5), handshake(&acceptor, server)).await;
-        assert!(shaken.expect("it is aborted").is_none());
+        assert!(shaken.expect("it is aborted").is_err());
         assert_eq!(started.elapsed().as_secs(), 10);
     }
 

@@ -5,6 +5,8 @@ use metrics::{Counter, Gauge, counter, gauge};
 
 /// All metrics. `docs/metrics.md` is generated from this.
 pub(crate) const METRICS: &[Metric] = &[
+    acme::EXPIRY_METRIC,
+    acme::ORDERS_METRIC,
     metric(ALLOCATIONS, Kind::Gauge, &[], "Current allocations."),
     metric(ALLOCATIONS_MADE, Kind::Counter, &[], "Created allocations."),
     metric(
@@ -197,7 +199,8 @@ mod tests {
     fn names_follow_the_conventions() {
         for metric in METRICS {
             let name = metric.name;
-            assert!(name.starts_with("svc_turn_"), "{name}");
+            let is_shared = name.starts_with("svc_acme_");
+            assert!(is_shared || name.starts_with("svc_turn_"), "{name}");
             assert_eq!(
                 name.ends_with("_total"),
                 metric.kind == Kind::Counter,

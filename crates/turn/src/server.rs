@@ -6,16 +6,17 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use acme::{Acceptor, Certificates, Orders, serve_http_answers};
 use daemon::clock::{Clock, SystemClock};
 use daemon::connections::Connections;
 use daemon::metrics::{MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
-use daemon::tls::{CertFiles, ReloadingCert};
+use daemon::small_http::SmallServer;
+use daemon::tls::ReloadingCert;
 use rustls::ServerConfig;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -101,14 +102,22 @@ pub async fn start_with_clock(
             Some(PlatformLink::open(platform, to, readiness.clone()).await?)
         }
     };
-    let acceptor = config.certificate.clone().map(acceptor).transpose()?;
+    let certificates = certificates(&config, &clock)?;
+    let acceptor = certificates.as_ref().map(acceptor).transpose()?;
     let metrics = daemon::metrics::serve(&config.metrics, recorder, readiness.clone()).await?;
     let workers = Workers::per_core("svc-turn").map_err(StartError::Workers)?;
     let bound = BoundListeners::bind(&config, workers.count())?;
+    let answers = http_answers(&config, certificates.as_ref()).await?;
     let server = new_server(&config, &bound, Arc::clone(&directory), Arc::clone(&clock))?;
 
     let (listeners, tls_listeners) = (bound.plain.clone(), bound.tls.clone());
     let serving = serve(bound, &server, &workers, acceptor).await?;
+    let stop = shutdown.drain().child_token();
+    let orders = certificates.map(|certificates| certificates.start_orders(stop));
+    let orders = orders.transpose().map_err(StartError::Workers)?.flatten();
+    if let Some(orders) = &orders {
+        orders.refresh(&readiness);
+    }
     let changes = managed.as_ref().map(PlatformLink::changes);
     if let Some(changes) = changes {
         tokio::spawn(reauthorize_on_changes(
@@ -132,6 +141,8 @@ pub async fn start_with_clock(
         serving,
         workers,
         following,
+        orders,
+        answers,
         metrics,
         readiness,
     };
@@ -191,7 +202,7 @@ async fn serve(
     bound: BoundListeners,
     server: &Arc<Server>,
     workers: &Workers,
-    acceptor: Option<TlsAcceptor>,
+    acceptor: Option<Acceptor>,
 ) -> Result<Arc<[Arc<Worker>]>, StartError> {
     let mut all = Vec::new();
     let worker_count = u32::try_from(bound.shares.len()).unwrap_or(u32::MAX);
@@ -348,15 +359,47 @@ fn reusable(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<S
     Ok(socket)
 }
 
-fn acceptor(files: CertFiles) -> Result<TlsAcceptor, StartError> {
-    let provider = daemon::tls::provider();
-    let certificate = ReloadingCert::load(files, Arc::clone(&provider))?;
-    let mut config = ServerConfig::builder_with_provider(provider)
+/// The certificates for TLS; `None` if there are none.
+fn certificates(
+    config: &TurnConfig,
+    clock: &Arc<dyn Clock>,
+) -> Result<Option<Certificates>, StartError> {
+    let Some(tls) = &config.tls else {
+        return Ok(None);
+    };
+    let files = tls.files.clone();
+    let files = files.map(|files| ReloadingCert::load(files, daemon::tls::provider()));
+    let files = files.transpose()?;
+    let opened = Certificates::open(files, tls.acme.as_ref(), clock)?;
+    Ok(Some(opened))
+}
+
+/// The listener that answers `http-01`, if there is one.
+async fn http_answers(
+    config: &TurnConfig,
+    certificates: Option<&Certificates>,
+) -> Result<Option<SmallServer>, StartError> {
+    let address = config.tls.as_ref().and_then(|tls| tls.http_listen);
+    let challenges = certificates.and_then(Certificates::challenges);
+    let (Some(address), Some(challenges)) = (address, challenges) else {
+        return Ok(None);
+    };
+    let started = serve_http_answers(address, challenges).await;
+    let started = started.map_err(|source| StartError::Listen {
+        key: "turn.tls.http_listen_addr",
+        address,
+        source,
+    })?;
+    Ok(Some(started))
+}
+
+fn acceptor(certificates: &Certificates) -> Result<Acceptor, StartError> {
+    let mut config = ServerConfig::builder_with_provider(daemon::tls::provider())
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(certificate));
+        .with_cert_resolver(certificates.resolver());
     config.ignore_client_order = true;
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    Ok(Acceptor::new(Arc::new(config), certificates.challenges()))
 }
 
 /// Checks all allocations again after each update of the platform, at most once in
@@ -389,6 +432,8 @@ struct Parts {
     serving: Arc<[Arc<Worker>]>,
     workers: Workers,
     following: Option<LinkHandle>,
+    orders: Option<Orders>,
+    answers: Option<SmallServer>,
     metrics: Option<MetricsServer>,
     readiness: Readiness,
 }
@@ -401,6 +446,8 @@ async fn run_until_stopped(parts: Parts, shutdown: Shutdown) {
         serving,
         workers,
         following,
+        orders,
+        answers,
         metrics,
         readiness,
     } = parts;
@@ -433,6 +480,9 @@ async fn run_until_stopped(parts: Parts, shutdown: Shutdown) {
                 if let Some(following) = &following {
                     following.refresh();
                 }
+                if let Some(orders) = &orders {
+                    orders.refresh(&readiness);
+                }
             }
         }
         if is_draining && allocations() == 0 {
@@ -451,10 +501,17 @@ async fn run_until_stopped(parts: Parts, shutdown: Shutdown) {
             () = tokio::time::sleep(TASK_END_TIMEOUT) => {}
         }
     }
-    // Dropping the workers joins threads, which must not block this one.
-    tokio::task::spawn_blocking(move || drop(workers))
-        .await
-        .ok();
+    // Joins threads, which must not block this one.
+    let joined = tokio::task::spawn_blocking(move || {
+        drop(workers);
+        if let Some(orders) = orders {
+            orders.finish();
+        }
+    });
+    joined.await.ok();
+    if let Some(answers) = answers {
+        answers.stop().await;
+    }
     if let Some(metrics) = metrics {
         metrics.stop().await;
     }

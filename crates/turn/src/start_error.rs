@@ -27,6 +27,9 @@ pub enum StartError {
     /// The certificate cannot be used.
     #[error("`turn.tls`")]
     Certificate(#[from] TlsError),
+    /// No certificate can be ordered: its state or a file is unusable.
+    #[error("`turn.tls.acme`")]
+    Orders(#[from] acme::OrderError),
     /// The TLS library rejects its configuration.
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),

@@ -9,9 +9,9 @@ use daemon::config::values::{
     usize_in_range, within,
 };
 use daemon::config::{ConfigError, ConfigErrors, StateDir};
-use daemon::tls::CertFiles;
 
-use super::file::{ControlPlaneSection, LimitsSection, TlsSection, TurnFile, TurnSection};
+use super::file::{ControlPlaneSection, LimitsSection, TurnFile, TurnSection};
+use super::tls::OtherValues;
 use super::{ControlPlane, RelayConfig, TurnConfig};
 use crate::core::{Bandwidth, Limits, Millis, Quota};
 
@@ -36,14 +36,10 @@ fn check_parts(
     state_dir: Option<StateDir>,
     errors: &mut ConfigErrors,
 ) -> Option<TurnConfig> {
-    let section = file.turn;
+    let mut section = file.turn;
+    let tls = std::mem::take(&mut section.tls);
     let listen = errors.keep(check_listeners(&section.listen_addr));
     let tls_listen = errors.keep(addresses("turn.tls_listen_addr", &section.tls_listen_addr));
-    let certificate = check_certificate(
-        section.tls.clone_paths(),
-        !section.tls_listen_addr.is_empty(),
-    );
-    let certificate = errors.keep_or_default(certificate);
     let realm = errors.keep(check_realm(section.realm.as_deref()));
     // Without a listener, the relayed addresses are not known.
     let relay = listen
@@ -58,6 +54,12 @@ fn check_parts(
     // A wrong realm does not make the directory wrong as well.
     let name = realm.as_deref().unwrap_or("turn");
     let state_dir = state_dir.map(|dir| dir.subdirectory("turn", name));
+    let tls = tls.check(&OtherValues {
+        realm: name,
+        has_listener: !section.tls_listen_addr.is_empty(),
+        state_dir: state_dir.as_deref(),
+    });
+    let tls = errors.keep_or_default(tls);
     let control_plane = section.control_plane;
     let control_plane = control_plane.map(|section| self::control_plane(section, state_dir));
     let control_plane = errors.keep_or_default(control_plane.transpose());
@@ -83,7 +85,7 @@ fn check_parts(
         log_level: section.log_level,
         listen: listen?,
         tls_listen: tls_listen?,
-        certificate,
+        tls,
         realm: realm?,
         relay: relay?,
         secret_file,
@@ -108,30 +110,6 @@ fn check_listeners(values: &[String]) -> CheckResult<Vec<SocketAddr>> {
         return Err(ConfigError::new("turn.listen_addr", message));
     }
     Ok(listen)
-}
-
-impl TlsSection {
-    fn clone_paths(&self) -> [Option<String>; 2] {
-        [self.cert_file.clone(), self.key_file.clone()]
-    }
-}
-
-fn check_certificate(
-    files: [Option<String>; 2],
-    is_needed: bool,
-) -> CheckResult<Option<CertFiles>> {
-    let [cert, key] = files;
-    if cert.is_none() && key.is_none() && !is_needed {
-        return Ok(None);
-    }
-    let file = |key, value: Option<String>| {
-        let message = "this key is required with a TLS listener";
-        path(key, value.ok_or_else(|| ConfigError::new(key, message))?)
-    };
-    Ok(Some(CertFiles {
-        cert: file("turn.tls.cert_file", cert)?,
-        key: file("turn.tls.key_file", key)?,
-    }))
 }
 
 /// RFC 8489 section 14.9: fewer than 128 characters. It is part of quoted and hashed texts, so it
@@ -294,20 +272,34 @@ fn ports_do_not_collide(config: &TurnConfig) -> CheckResult<()> {
         .tls_listen
         .iter()
         .map(|address| ("turn.tls_listen_addr", address));
-    for (key, address) in plain.chain(tls) {
+    let http = config.tls.as_ref().and_then(|tls| tls.http_listen.as_ref());
+    let http = http.map(|address| ("turn.tls.http_listen_addr", address));
+    for (key, address) in plain.chain(tls).chain(http) {
         if config.relay.ports.contains(&address.port()) {
             let message = format!("the range contains port {} of {key}", address.port());
             return Err(ConfigError::new("turn.relay_ports", message));
         }
     }
+    let refuse = |key: &str, address: &SocketAddr, other: &str| {
+        let message = format!("port {} is already used by {other}", address.port());
+        Err(ConfigError::new(key, message))
+    };
+    let is_taken = |address: &SocketAddr, others: &[SocketAddr]| {
+        address.port() != 0 && others.iter().any(|other| overlap(*address, *other))
+    };
     for address in &config.tls_listen {
-        let is_taken = |other: &SocketAddr| address.port() != 0 && overlap(*address, *other);
-        if config.listen.iter().any(is_taken) {
-            let message = format!(
-                "port {} is already used by turn.listen_addr",
-                address.port()
-            );
-            return Err(ConfigError::new("turn.tls_listen_addr", message));
+        if is_taken(address, &config.listen) {
+            return refuse("turn.tls_listen_addr", address, "turn.listen_addr");
+        }
+    }
+    if let Some((key, address)) = http {
+        for (other, others) in [
+            ("turn.listen_addr", &config.listen),
+            ("turn.tls_listen_addr", &config.tls_listen),
+        ] {
+            if is_taken(address, others) {
+                return refuse(key, address, other);
+            }
         }
     }
     Ok(())

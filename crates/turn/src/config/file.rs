@@ -6,6 +6,8 @@ use daemon::metrics::MetricsSection;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::tls::TlsSection;
+
 /// The configuration of `svc turn`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -25,10 +27,10 @@ pub(super) struct TurnSection {
     #[schemars(example = ["203.0.113.7:3478", "[2001:db8::7]:3478"])]
     pub(super) listen_addr: Vec<String>,
     /// Addresses and ports that accept clients over TLS on TCP; they need `turn.tls.cert_file` and
-    /// `turn.tls.key_file`. DTLS is not supported.
+    /// `turn.tls.key_file`, or `turn.tls.acme`. DTLS is not supported.
     #[schemars(example = ["203.0.113.7:5349"])]
     pub(super) tls_listen_addr: Vec<String>,
-    /// The certificate for TLS.
+    /// The certificate for TLS, from files or from an authority.
     pub(super) tls: TlsSection,
     /// The realm of credentials: the cluster's domain, unless the platform has another one
     /// (`turn.realm` there). Required.
@@ -85,18 +87,6 @@ impl Default for TurnSection {
             drain_seconds: 30,
         }
     }
-}
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct TlsSection {
-    /// The certificate chain, PEM. The file is checked for changes during handshakes, at most once
-    /// a second, so replacing it needs no restart.
-    #[schemars(example = "/etc/svc/tls/fullchain.pem")]
-    pub(super) cert_file: Option<String>,
-    /// The private key, PEM.
-    #[schemars(example = "/etc/svc/tls/privkey.pem")]
-    pub(super) key_file: Option<String>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

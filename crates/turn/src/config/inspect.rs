@@ -1,5 +1,8 @@
 //! Warnings about valid settings that are probably mistakes.
 
+use std::net::SocketAddr;
+
+use acme::ChallengeKind;
 use daemon::config::{ConfigError, ConfigErrors};
 use daemon::tls;
 
@@ -8,9 +11,15 @@ use super::{TurnConfig, Warning, endpoint};
 pub(super) fn turn(config: &TurnConfig, now: i64) -> Result<Vec<Warning>, ConfigErrors> {
     let (mut warnings, mut errors) = (Vec::new(), ConfigErrors::default());
     errors.keep(config.secret());
-    if let Some(files) = &config.certificate {
-        let keys = ["turn.tls.cert_file", "turn.tls.key_file"];
-        errors.keep(tls::inspect(files, keys, now, &mut warnings));
+    if let Some(certificate) = &config.tls {
+        if let Some(files) = &certificate.files {
+            let keys = ["turn.tls.cert_file", "turn.tls.key_file"];
+            errors.keep(tls::inspect(files, keys, now, &mut warnings));
+        }
+        if let Some(settings) = &certificate.acme {
+            acme::inspect(settings, "turn.tls.acme", &mut warnings);
+            validations(settings, &config.tls_listen, &mut warnings);
+        }
     }
     match &config.control_plane {
         Some(platform) => {
@@ -37,4 +46,14 @@ pub(super) fn turn(config: &TurnConfig, now: i64) -> Result<Vec<Warning>, Config
     }
     warnings.extend(config.metrics.inspect());
     errors.finish(Some(warnings))
+}
+
+/// Clients of a relay use any port, but an authority uses port 443.
+fn validations(settings: &acme::Settings, listen: &[SocketAddr], warnings: &mut Vec<Warning>) {
+    let is_by_tls = settings.challenges.contains(&ChallengeKind::TlsAlpn01);
+    if is_by_tls && listen.iter().all(|address| address.port() != 443) {
+        let message = "tls-alpn-01 uses port 443, which turn.tls_listen_addr does not have: forward \
+                       that port here, or use http-01 or dns-01";
+        warnings.push(Warning::new("turn.tls.acme.challenges", message));
+    }
 }

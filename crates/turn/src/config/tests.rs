@@ -27,7 +27,7 @@ fn a_minimal_configuration_is_accepted() {
     );
     assert_eq!(config.relay.announced, config.relay.bind);
     assert_eq!(config.relay.ports, 49_152..=65_535);
-    assert!(config.certificate.is_none() && config.control_plane.is_none());
+    assert!(config.tls.is_none() && config.control_plane.is_none());
 }
 
 #[test]
