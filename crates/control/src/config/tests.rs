@@ -349,3 +349,58 @@ fn numbers_of_the_platform_have_limits() {
     assert_eq!(config.database_connections, Some(4));
     assert!(config.drain_period.is_zero());
 }
+
+#[test]
+fn a_certificate_is_ordered_for_the_host_of_the_platform() {
+    let config = load(
+        "platform: {base_url: 'https://svc.example.com:8443', data_dir: /data}\n\
+         tls: {http_listen_addr: '[::]:80', acme: {terms_agreed: true, challenges: [http-01]}}",
+    );
+    let tls = config.unwrap().tls.unwrap();
+    assert_eq!(tls.http_listen, Some("[::]:80".parse().unwrap()));
+    assert!(tls.files.is_none());
+    let settings = tls.acme.unwrap();
+    assert_eq!(settings.names, ["svc.example.com"]);
+    assert_eq!(settings.state_dir, Path::new("/data/acme"));
+}
+
+#[test]
+fn mistakes_of_an_ordered_certificate_are_refused() {
+    let acme = "acme: {terms_agreed: true}";
+    let files = "cert_file: a, key_file: b";
+    for (base_url, tls, key, reason) in [
+        ("https://a", "acme: {}", "tls.acme.terms_agreed", "terms"),
+        ("https://192.0.2.1", acme, "platform.base_url", "DNS name"),
+        ("https://[::1]", acme, "platform.base_url", "DNS name"),
+        ("http://localhost:8080", acme, "tls.acme", "must be https"),
+        (
+            "https://a",
+            "acme: {terms_agreed: true, challenges: [http-01]}",
+            "tls.acme.challenges",
+            "set tls.http_listen_addr",
+        ),
+        (
+            "https://a",
+            "http_listen_addr: '[::]:80'",
+            "tls.http_listen_addr",
+            "tls.acme",
+        ),
+        (
+            "https://a",
+            format!("{files}, http_listen_addr: '127.0.0.1:8080'").as_str(),
+            "tls.http_listen_addr",
+            "already used",
+        ),
+        (
+            "https://a",
+            format!("{files}, http_listen_addr: ':80'").as_str(),
+            "tls.http_listen_addr",
+            "not an address",
+        ),
+    ] {
+        let yaml = format!("platform: {{base_url: '{base_url}'}}\ntls: {{{tls}}}");
+        let error = load(&yaml).unwrap_err();
+        assert!(error.contains(&format!("{key}: ")), "{yaml}: {error}");
+        assert!(error.contains(reason), "{yaml}: {error}");
+    }
+}

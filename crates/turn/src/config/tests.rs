@@ -128,3 +128,87 @@ fn a_secret_is_read_like_in_the_platform() {
         "{error}"
     );
 }
+
+#[test]
+fn a_certificate_is_ordered_for_the_host_or_the_realm() {
+    let ordered = |more: &str| {
+        let tls = format!("  tls: {{{more}acme: {{terms_agreed: true}}}}\n");
+        let config = with(&format!("  tls_listen_addr: ['198.41.0.4:443']\n{tls}"));
+        config.unwrap().tls.unwrap()
+    };
+    let tls = ordered("");
+    assert!(tls.files.is_none() && tls.http_listen.is_none());
+    let settings = tls.acme.unwrap();
+    assert_eq!(settings.names, ["engine.example.com"]);
+    let path = Path::new("/relay/.local/state/svc/turn/engine.example.com/acme");
+    assert_eq!(settings.state_dir, path);
+    let tls = ordered("host: Turn.Example.com, http_listen_addr: '198.41.0.4:80', ");
+    assert_eq!(tls.http_listen, Some("198.41.0.4:80".parse().unwrap()));
+    assert_eq!(tls.acme.unwrap().names, ["turn.example.com"]);
+}
+
+#[test]
+fn mistakes_of_an_ordered_certificate_are_refused() {
+    let acme = "acme: {terms_agreed: true}";
+    for (has_listener, tls, key, reason) in [
+        (false, acme, "turn.tls.acme", "set turn.tls_listen_addr"),
+        (true, "acme: {}", "turn.tls.acme.terms_agreed", "terms"),
+        (
+            true,
+            format!("host: 192.0.2.1, {acme}").as_str(),
+            "turn.tls.host",
+            "not a DNS name",
+        ),
+        (
+            true,
+            "acme: {terms_agreed: true, challenges: [http-01]}",
+            "turn.tls.acme.challenges",
+            "set turn.tls.http_listen_addr",
+        ),
+        (false, "host: a.example", "turn.tls.host", "remove"),
+        (
+            false,
+            "http_listen_addr: '198.41.0.4:80'",
+            "turn.tls.http_listen_addr",
+            "remove",
+        ),
+        (
+            true,
+            format!("http_listen_addr: '198.41.0.4:443', {acme}").as_str(),
+            "turn.tls.http_listen_addr",
+            "already used by turn.tls_listen_addr",
+        ),
+        (
+            true,
+            format!("http_listen_addr: '198.41.0.4:50000', {acme}").as_str(),
+            "turn.relay_ports",
+            "turn.tls.http_listen_addr",
+        ),
+    ] {
+        let listener = if has_listener {
+            "  tls_listen_addr: ['198.41.0.4:443']\n"
+        } else {
+            ""
+        };
+        let error = with(&format!("{listener}  tls: {{{tls}}}\n")).unwrap_err();
+        assert!(error.contains(&format!("{key}: ")), "{tls}: {error}");
+        assert!(error.contains(reason), "{tls}: {error}");
+    }
+}
+
+#[test]
+fn a_validation_over_tls_needs_port_443() {
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "0123456789abcdef0123456789abcdef").unwrap();
+    for (port, is_warned) in [(443, false), (5349, true)] {
+        let config = load(&format!(
+            "  realm: a\n  secret_file: {}\n  listen_addr: ['198.41.0.4:3478']\n  \
+             tls_listen_addr: ['198.41.0.4:{port}']\n  tls: {{acme: {{terms_agreed: true}}}}\n",
+            secret.path().display()
+        ));
+        let warnings = config.unwrap().inspect(0).unwrap();
+        let mut keys = warnings.iter().map(|warning| warning.key);
+        let found = keys.any(|key| key == "turn.tls.acme.challenges");
+        assert_eq!(found, is_warned, "{port}");
+    }
+}
