@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::{Process, Svc};
 
-/// Pebble, a certificate authority, beside an engine that orders from it. It is killed when the
-/// value is dropped.
+/// Pebble, a certificate authority, beside an engine, a platform or a relay that orders from it. It
+/// is killed when the value is dropped.
 pub struct Authority {
     process: Process,
     directory: TempDir,
@@ -51,9 +51,8 @@ impl Authority {
         })
     }
 
-    /// Sections of an engine that orders from it, without files; `acme` overrides keys of
-    /// `certs.acme`.
-    pub fn sections(&self, acme: &Value) -> Value {
+    /// The section of a process that orders from it; `acme` overrides keys.
+    pub fn section(&self, acme: &Value) -> Value {
         let mut section = json!({
             "directory": self.addresses["directory"],
             "terms_agreed": true,
@@ -64,10 +63,16 @@ impl Authority {
         if let (Some(section), Some(acme)) = (section.as_object_mut(), acme.as_object()) {
             section.extend(acme.clone());
         }
+        section
+    }
+
+    /// Sections of an engine that orders from it, without files; `acme` overrides keys of
+    /// `certs.acme`.
+    pub fn sections(&self, acme: &Value) -> Value {
         json!({
             "http": {"enabled": true, "listen_addr": self.http},
             "tls": {"enabled": true, "listen_addr": self.tls},
-            "certs": {"static": {"enabled": false}, "acme": section},
+            "certs": {"static": {"enabled": false}, "acme": self.section(acme)},
         })
     }
 
@@ -84,7 +89,7 @@ impl Authority {
         self.directory.path().join("root.pem")
     }
 
-    /// The directory of the engine's account and certificate.
+    /// The directory of the account and the certificate.
     pub fn state_dir(&self) -> PathBuf {
         self.directory.path().join("state")
     }
@@ -92,6 +97,11 @@ impl Authority {
     /// The address of the plain listener.
     pub fn http(&self) -> &str {
         &self.http
+    }
+
+    /// The address of the TLS listener.
+    pub fn tls(&self) -> &str {
+        &self.tls
     }
 
     /// The address of Pebble's management.

@@ -66,6 +66,28 @@ impl Control {
         Self::start(file, directory.join("platform.log"), port, &admin)
     }
 
+    /// Starts a platform that serves TLS on `address` itself, with this section `tls`. Its files are
+    /// in `directory`.
+    ///
+    /// # Errors
+    /// The program is not there, ends, or is not ready in time; its log is part of the error.
+    pub fn over_tls(directory: &Path, address: &str, tls: &Value) -> Result<Self> {
+        let (_, port) = address.rsplit_once(':').context("no port")?;
+        let config = json!({
+            "platform": {
+                "base_url": format!("https://platform.localhost:{port}"),
+                "listen_addr": address,
+                "data_dir": directory.join("platform"),
+                "log_level": "debug",
+            },
+            "tls": tls,
+            "metrics": {"prometheus": {"enabled": true, "listen_addr": "127.0.0.1:0"}},
+        });
+        let file = directory.join("platform.yaml");
+        fs::write(&file, format!("{config:#}"))?;
+        Self::start(file, directory.join("platform.log"), port.parse()?, &[])
+    }
+
     /// A second process of the same platform with its own port, and the same database and secrets.
     ///
     /// # Errors

@@ -1,7 +1,9 @@
-//! Certificates that an engine orders from Pebble, the test authority of Let's Encrypt.
+//! Certificates that an engine, a platform or a relay orders from Pebble, the test authority of Let's
+//! Encrypt.
 
 mod faults;
 mod renewal;
+mod servers;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

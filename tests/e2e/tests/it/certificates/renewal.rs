@@ -37,9 +37,18 @@ pub(super) fn client(authority: &Authority, protocols: &[&str]) -> Result<Arc<Cl
 
 /// The certificate of a complete handshake for the engine's name.
 pub(super) fn handshake(port: u16, config: &Arc<ClientConfig>) -> Result<CertificateDer<'static>> {
+    handshake_for("engine.localhost", port, config)
+}
+
+/// The certificate of a complete handshake for a name.
+pub(super) fn handshake_for(
+    name: &'static str,
+    port: u16,
+    config: &Arc<ClientConfig>,
+) -> Result<CertificateDer<'static>> {
     let mut socket = TcpStream::connect(("127.0.0.1", port))?;
     socket.set_read_timeout(Some(HANDSHAKE_LIMIT))?;
-    let name = ServerName::try_from("engine.localhost")?;
+    let name = ServerName::try_from(name)?;
     let mut tls = ClientConnection::new(Arc::clone(config), name)?;
     while tls.is_handshaking() {
         tls.complete_io(&mut socket)?;
