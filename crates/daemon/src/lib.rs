@@ -2,9 +2,9 @@
 //! and their reload ([`tls`]), the metrics listener ([`metrics`]), logs ([`logs`]), the access
 //! log's writer ([`access_log`]), problem responses ([`problem`]), rate limits ([`rate_limit`]),
 //! connection limits ([`connections`]), counters by key ([`counts`]), maps of limited size ([`generations`]), the size of heads over HTTP/2 ([`head_size`]), stopping
-//! ([`shutdown`], [`signals`]), a listener for short answers ([`small_http`]), notifications to a supervisor ([`supervisor`]), the time of day
-//! ([`clock`]), reading the files that an operator names ([`files`]), and tests of generated
-//! documents ([`documents`]).
+//! ([`shutdown`], [`signals`]), a listener for short answers ([`small_http`]), notifications to a
+//! supervisor ([`supervisor`]), the time of day ([`clock`]), reading the files that an operator
+//! names ([`files`]), and tests of generated documents ([`documents`]).
 //!
 //! Nothing here depends on tunnels, reads the process environment (only [`documents`] does, in
 //! tests), or chooses a runtime: the binary does that, and passes values in. Start reading with

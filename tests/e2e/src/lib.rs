@@ -7,7 +7,7 @@
 //! cases, and a [`Relay`] is a network that can be interrupted. [`Platform`] is `svc up`, for
 //! clients of its pages, its API and its tools. [`ManagedPair`] is a platform and its engine as
 //! separate processes, for tests in which one of them fails. A [`ProxyServer`] is a proxy between an
-//! agent and its engine. An [`Authority`] is Pebble, from which an engine orders certificates. No crate of this project is used here,
+//! agent and its engine. An [`Authority`] is Pebble, from which servers order certificates. No crate of this project is used here,
 //! so the tests depend only on what users can see.
 #![expect(
     clippy::indexing_slicing,
