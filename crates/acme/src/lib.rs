@@ -21,6 +21,7 @@ mod schedule;
 mod section;
 mod settings;
 mod store;
+mod tls_config;
 
 pub use self::acceptor::Acceptor;
 pub use self::certificates::{Certificates, Orders};
@@ -34,3 +35,4 @@ pub use self::section::{AcmeSection, Place, inspect};
 pub use self::settings::{
     ChallengeKind, DnsProgram, ExternalAccount, KeyType, Settings, WallClock,
 };
+pub use self::tls_config::TlsConfig;

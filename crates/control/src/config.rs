@@ -17,6 +17,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use acme::TlsConfig;
 use daemon::config::{ConfigErrors, Warning};
 use daemon::logs::Level;
 use daemon::metrics::MetricsConfig;
@@ -24,7 +25,6 @@ use ipnet::IpNet;
 use jiff::SignedDuration;
 
 pub use self::retention::Retention;
-pub use self::tls::TlsConfig;
 pub(crate) use self::values::{host_name, is_loopback, network};
 use crate::billing::plans::Catalogue;
 use crate::http_api::rate_limit::LimitsConfig;

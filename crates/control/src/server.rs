@@ -13,7 +13,7 @@ use daemon::clock::{Clock, SystemClock};
 use daemon::config::SecretString;
 use daemon::metrics::{MetricsError, MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
-use daemon::tls::{ReloadingCert, TlsError};
+use daemon::tls::TlsError;
 use store::Store;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
@@ -218,7 +218,9 @@ pub async fn start_routes(
     } else {
         None
     };
-    let certificates = certificates(&app)?;
+    let certificates = app.config.tls.as_ref();
+    let certificates = certificates.map(|tls| tls.open::<StartError>(&app.clock));
+    let certificates = certificates.transpose()?;
     let tls = certificates.as_ref().map(listener::tls).transpose()?;
     let plain = plain_listener(&app.config, certificates.as_ref()).await?;
     let http = plain.as_ref().map(|(listener, _)| listener.local_addr());
@@ -279,18 +281,6 @@ pub async fn start_routes(
         metrics: metrics_address,
         task,
     })
-}
-
-/// The certificates of the listener; `None` without TLS.
-fn certificates(app: &App) -> Result<Option<Certificates>, StartError> {
-    let Some(config) = &app.config.tls else {
-        return Ok(None);
-    };
-    let files = config.files.clone();
-    let files = files.map(|files| ReloadingCert::load(files, daemon::tls::provider()));
-    let files = files.transpose()?;
-    let opened = Certificates::open(files, config.acme.as_ref(), &app.clock)?;
-    Ok(Some(opened))
 }
 
 /// The listener for plain HTTP, with its routes.

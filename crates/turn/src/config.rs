@@ -14,6 +14,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use acme::TlsConfig;
 use credentials::Secret;
 use daemon::config::{ConfigError, ConfigErrors, StateDir};
 use daemon::logs::Level;
@@ -22,8 +23,6 @@ use ipnet::IpNet;
 
 pub use daemon::config::Warning;
 pub use link::ControlPlane;
-
-pub use self::tls::TlsConfig;
 
 use crate::core::{Bandwidth, Limits, Quota};
 

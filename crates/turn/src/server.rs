@@ -12,7 +12,6 @@ use daemon::connections::Connections;
 use daemon::metrics::{MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
 use daemon::small_http::SmallServer;
-use daemon::tls::ReloadingCert;
 use rustls::ServerConfig;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::watch;
@@ -102,7 +101,9 @@ pub async fn start_with_clock(
             Some(PlatformLink::open(platform, to, readiness.clone()).await?)
         }
     };
-    let certificates = certificates(&config, &clock)?;
+    let certificates = config.tls.as_ref();
+    let certificates = certificates.map(|tls| tls.open::<StartError>(&clock));
+    let certificates = certificates.transpose()?;
     let acceptor = certificates.as_ref().map(acceptor).transpose()?;
     let metrics = daemon::metrics::serve(&config.metrics, recorder, readiness.clone()).await?;
     let workers = Workers::per_core("svc-turn").map_err(StartError::Workers)?;
@@ -357,21 +358,6 @@ fn reusable(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<S
     }
     socket.set_reuse_port(true)?;
     Ok(socket)
-}
-
-/// The certificates for TLS; `None` if there are none.
-fn certificates(
-    config: &TurnConfig,
-    clock: &Arc<dyn Clock>,
-) -> Result<Option<Certificates>, StartError> {
-    let Some(tls) = &config.tls else {
-        return Ok(None);
-    };
-    let files = tls.files.clone();
-    let files = files.map(|files| ReloadingCert::load(files, daemon::tls::provider()));
-    let files = files.transpose()?;
-    let opened = Certificates::open(files, tls.acme.as_ref(), clock)?;
-    Ok(Some(opened))
 }
 
 /// The listener that answers `http-01`, if there is one.

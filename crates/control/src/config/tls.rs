@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use acme::{AcmeSection, Place};
+use acme::{AcmeSection, Place, TlsConfig};
 use daemon::config::values::{address, overlap, path};
 use daemon::config::{ConfigError, ConfigErrors};
 use daemon::tls::CertFiles;
@@ -11,17 +11,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::host_of;
-
-/// TLS on the listener, with a certificate of at least one source.
-#[derive(Clone, Debug)]
-pub struct TlsConfig {
-    /// The certificate from files.
-    pub files: Option<CertFiles>,
-    /// The certificate that the platform orders itself.
-    pub acme: Option<acme::Settings>,
-    /// Address and port of the listener for plain HTTP; `None` if there is none.
-    pub http_listen: Option<SocketAddr>,
-}
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -4,20 +4,16 @@ use std::net::SocketAddr;
 
 use acme::ChallengeKind;
 use daemon::config::{ConfigError, ConfigErrors};
-use daemon::tls;
 
 use super::{TurnConfig, Warning, endpoint};
 
 pub(super) fn turn(config: &TurnConfig, now: i64) -> Result<Vec<Warning>, ConfigErrors> {
     let (mut warnings, mut errors) = (Vec::new(), ConfigErrors::default());
     errors.keep(config.secret());
-    if let Some(certificate) = &config.tls {
-        if let Some(files) = &certificate.files {
-            let keys = ["turn.tls.cert_file", "turn.tls.key_file"];
-            errors.keep(tls::inspect(files, keys, now, &mut warnings));
-        }
-        if let Some(settings) = &certificate.acme {
-            acme::inspect(settings, "turn.tls.acme", &mut warnings);
+    if let Some(tls) = &config.tls {
+        let keys = ["turn.tls.cert_file", "turn.tls.key_file", "turn.tls.acme"];
+        errors.keep(tls.inspect(keys, now, &mut warnings));
+        if let Some(settings) = &tls.acme {
             validations(settings, &config.tls_listen, &mut warnings);
         }
     }

@@ -1,25 +1,13 @@
 //! The section `turn.tls`.
 
-use std::net::SocketAddr;
 use std::path::Path;
 
-use acme::{AcmeSection, Place};
+use acme::{AcmeSection, Place, TlsConfig};
 use daemon::config::values::{address, path};
 use daemon::config::{ConfigError, ConfigErrors};
 use daemon::tls::CertFiles;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-/// The certificate for TLS, of at least one source.
-#[derive(Clone, Debug)]
-pub struct TlsConfig {
-    /// The certificate from files.
-    pub files: Option<CertFiles>,
-    /// The certificate that the relay orders itself.
-    pub acme: Option<acme::Settings>,
-    /// Address and port of the listener that answers `http-01`; `None` if there is none.
-    pub http_listen: Option<SocketAddr>,
-}
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
