@@ -1,5 +1,8 @@
 //! Questions to the user at the terminal.
 
+#[cfg(unix)]
+mod quiet;
+
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use zeroize::Zeroizing;
@@ -69,68 +72,6 @@ fn read_line() -> Result<String, Failure> {
         .read_line(&mut line)
         .map_err(|error| Failure::from_error("no answer was given", error))?;
     Ok(line)
-}
-
-#[cfg(unix)]
-mod quiet {
-    use std::io::stdin;
-
-    use nix::sys::{
-        signal::{Signal, raise},
-        termios::{
-            _POSIX_VDISABLE, LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr,
-            tcsetattr,
-        },
-    };
-
-    use crate::failure::Failure;
-
-    /// A terminal without echo. Dropping it enables echo again.
-    pub(super) struct Quiet {
-        before: Termios,
-    }
-
-    impl Quiet {
-        pub(super) fn begin() -> Result<Self, Failure> {
-            let failed = |error| Failure::from_error("cannot turn off terminal echo", error);
-            let before = tcgetattr(stdin()).map_err(failed)?;
-            let mut quiet = before.clone();
-            // A signal would end the process and leave the terminal without echo. Its key is
-            // therefore read as a character, and ends the line.
-            quiet
-                .local_flags
-                .remove(LocalFlags::ECHO | LocalFlags::ISIG);
-            let begun = Self { before };
-            let end_of_line = SpecialCharacterIndices::VEOL as usize;
-            if let Some(interrupt) = begun.interrupt_byte()
-                && let Some(end_of_line) = quiet.control_chars.get_mut(end_of_line)
-            {
-                *end_of_line = interrupt;
-            }
-            tcsetattr(stdin(), SetArg::TCSAFLUSH, &quiet).map_err(failed)?;
-            Ok(begun)
-        }
-
-        /// The character of the key that interrupts, usually Ctrl+C. `None` if there is no such key.
-        pub(super) fn interrupt_byte(&self) -> Option<u8> {
-            let index = SpecialCharacterIndices::VINTR as usize;
-            let byte = self.before.control_chars.get(index).copied();
-            byte.filter(|byte| *byte != _POSIX_VDISABLE)
-        }
-    }
-
-    impl Drop for Quiet {
-        fn drop(&mut self) {
-            // Errors are ignored, because the terminal may be closed.
-            tcsetattr(stdin(), SetArg::TCSANOW, &self.before).ok();
-        }
-    }
-
-    /// Ends the process by SIGINT, so that a shell or a script stops too.
-    pub(super) fn interrupt() {
-        // An error is ignored, because the caller ends the process with a failure then.
-        raise(Signal::SIGINT).ok();
-    }
 }
 
 /// Systems on which this program cannot disable echo. There it refuses to read a secret, so that

@@ -3,13 +3,17 @@
 use std::{
     fs::File,
     io::{Read, Write},
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
     process::Stdio,
 };
 
 use nix::{
     pty::openpty,
-    sys::termios::{LocalFlags, tcgetattr},
+    sys::{
+        signal::{Signal, kill},
+        termios::{LocalFlags, tcgetattr},
+    },
+    unistd::Pid,
 };
 use tokio::io::AsyncReadExt;
 
@@ -59,6 +63,18 @@ impl TerminalCommand {
         let normal = LocalFlags::ECHO | LocalFlags::ISIG;
         let now = tcgetattr(&self.terminal).unwrap();
         now.local_flags.contains(normal)
+    }
+
+    /// Sends a signal to the command.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id().unwrap()).unwrap();
+        kill(Pid::from_raw(id), signal).unwrap();
+    }
+
+    /// Waits for the end. Returns the number of the signal that caused it.
+    pub(crate) async fn ended_by(&mut self) -> Option<i32> {
+        let status = tokio::time::timeout(SOON, self.child.wait());
+        status.await.unwrap().unwrap().signal()
     }
 
     /// Waits for the end. True if it was a success.

@@ -4,10 +4,13 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    process::Stdio,
 };
 
+use nix::sys::signal::Signal;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use super::run::{applied, online, replace};
 use crate::installed::{RunningUp, alone, up};
@@ -245,6 +248,60 @@ async fn an_interrupted_prompt_leaves_the_terminal_as_it_was() {
         assert!(!asked.succeeded().await);
         assert!(asked.is_normal(), "{is_second}");
     }
+}
+
+/// Signals of a supervisor and of a closed terminal end the program at either prompt, also if the
+/// program handles them otherwise.
+#[tokio::test]
+async fn a_signal_at_a_prompt_leaves_the_terminal_as_it_was() {
+    let home = Home::new();
+    let token = ["login", "--api-url", "http://127.0.0.1:9", "--token-stdin"];
+    let prompts = [
+        (&PROMPT[..], false),
+        (&PROMPT[..], true),
+        (&token[..], false),
+    ];
+    for (args, is_second) in prompts {
+        for signal in [Signal::SIGTERM, Signal::SIGHUP] {
+            let mut asked = TerminalCommand::start(&home, args);
+            asked.until("it is not shown): ").await;
+            if is_second {
+                asked.answer("correct horse\n");
+                asked.until("again: ").await;
+            }
+            assert!(!asked.is_normal());
+            asked.signal(signal);
+            let ended_by = asked.ended_by().await;
+            assert_eq!(ended_by, Some(signal as i32), "{args:?} {is_second}");
+            assert!(asked.is_normal(), "{signal} {args:?} {is_second}");
+        }
+    }
+}
+
+/// A signal that its caller ignores (`nohup`) does not end a prompt.
+#[tokio::test]
+async fn an_ignored_signal_does_not_end_a_prompt() {
+    let home = Home::new();
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_svc"))
+        .args(PROMPT)
+        .env_clear()
+        .env("HOME", home.path())
+        .current_dir(home.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let mut asked = TerminalCommand::spawn(&mut shell);
+    asked.until("it is not shown): ").await;
+    asked.signal(Signal::SIGHUP);
+    asked.answer("correct horse\n");
+    asked.until("again: ").await;
+    assert!(!asked.is_normal());
+    asked.answer("another\n");
+    asked.until("the two passwords differ").await;
+    assert!(asked.is_normal());
 }
 
 const PROMPT: [&str; 3] = ["forward", "9", "--basic-auth"];
