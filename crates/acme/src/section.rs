@@ -305,7 +305,7 @@ fn dns_program(
     match value {
         Some(_) if !has_dns => {
             let message = format!("the program is not used; add dns-01 to {challenges}");
-            Err(ConfigError::new(key, message))
+            Err(ConfigError::new(key, message).depending_on(&challenges))
         }
         Some(value) => path(&key, value).map(Some),
         None if has_dns => {

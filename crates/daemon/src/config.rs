@@ -106,8 +106,10 @@ fn check_all<T: DeserializeOwned, U>(
         })
     };
     let mut new: Vec<_> = errors
+        .without_consequences()
         .into_iter()
         .filter(|error| error.key.is_empty() || !is_reported(&error.key))
+        .filter(|error| !error.depends_on.iter().any(|key| is_reported(key)))
         .collect();
     for error in &mut new {
         let origin = error.origin.take();
@@ -132,8 +134,7 @@ fn deserialize<T: DeserializeOwned>(root: &mut Node, refused: &mut ConfigErrors)
         let (key, message) = (dotted(error.path()), error.inner().to_string());
         refused.push(ConfigError {
             origin: root.nearest_origin(&key),
-            key: key.clone(),
-            message,
+            ..ConfigError::new(key.clone(), message)
         });
         if key.is_empty() || !root.clear(&key) {
             break;
@@ -180,6 +181,9 @@ pub struct ConfigError {
     pub message: String,
     /// Position of the value; `None` for a default or a missing key.
     pub origin: Option<Origin>,
+    /// Other keys whose values are a reason for this error. If one of them has an error of its own,
+    /// this error is not reported, because it may be a consequence.
+    pub depends_on: Vec<String>,
 }
 
 /// Position of a value.
@@ -205,7 +209,15 @@ impl ConfigError {
             key: key.into(),
             message: message.into(),
             origin: None,
+            depends_on: Vec::new(),
         }
+    }
+
+    /// The same error, of which the value of another key is a reason.
+    #[must_use]
+    pub fn depending_on(mut self, key: impl Into<String>) -> Self {
+        self.depends_on.push(key.into());
+        self
     }
 }
 

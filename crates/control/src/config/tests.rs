@@ -256,6 +256,33 @@ fn the_rules_for_groups_are_complete() {
     }
 }
 
+/// A key that is only allowed with another one is not refused because the other one is wrong.
+#[test]
+fn consequences_of_wrong_values_of_a_provider_are_not_reported() {
+    for (yaml, key) in [
+        ("groups_claim: g, groups: 7", "openid.groups"),
+        ("groups_claim: g, groups: [7]", "openid.groups.0"),
+        ("groups_claim: g, gruops: []", "openid.gruops"),
+        ("domains: [a.example], sign_up: 7", "openid.sign_up"),
+        ("domains: [a.example], sign_up: all", "openid.sign_up"),
+        ("domains: [a.example], trust_email: 7", "openid.trust_email"),
+        ("email_claim: upn, trust_email: 7", "openid.trust_email"),
+    ] {
+        let base = "platform: {base_url: 'https://a'}\n";
+        let openid = format!("openid: {{issuer: 'https://id.example', client_id: x, {yaml}}}");
+        let error = load(&format!("{base}{openid}")).unwrap_err();
+        assert!(error.contains(&format!("{key}: ")), "{yaml}: {error}");
+        assert!(!error.contains("only allowed with"), "{yaml}: {error}");
+    }
+    let regions = "catalog: {regions: [{provider: other, region: a}]}";
+    let error = load(&format!(
+        "platform: {{base_url: 'https://a'}}\nengines: 7\n{regions}"
+    ))
+    .unwrap_err();
+    assert!(error.contains("engines: "), "{error}");
+    assert!(!error.contains("no engine is configured"), "{error}");
+}
+
 /// Addresses without a confirmation are accepted from an issuer of one tenant only, and for domains
 /// that the operator lists.
 #[test]

@@ -224,7 +224,8 @@ impl ClientSection {
         let is_free = |callback: &Callback| callback.is_loopback_with_any_port(callback);
         if self.loopback_any_port && !callbacks.iter().any(is_free) {
             let message = "this key needs a callback that starts with http:// on this machine";
-            return Err(ConfigError::new(key("loopback_any_port"), message));
+            let error = ConfigError::new(key("loopback_any_port"), message);
+            return Err(error.depending_on(key("redirect_uris")));
         }
         if self.origins.len() > MAX_ORIGINS {
             let message = format!("a client may have {MAX_ORIGINS} origins at most");

@@ -50,6 +50,22 @@ impl ConfigErrors {
         self.0.iter()
     }
 
+    /// Leaves out errors that may be consequences of others in the list. An error that depends on
+    /// other keys itself is no reason to leave out another one, so at least one remains.
+    pub(super) fn without_consequences(mut self) -> Self {
+        let independent = self.iter().filter(|error| error.depends_on.is_empty());
+        let wrong: Vec<String> = independent.map(|error| error.key.clone()).collect();
+        let is_wrong = |key: &String| {
+            wrong.iter().any(|wrong| {
+                let below = wrong.strip_prefix(key.as_str());
+                below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
+        };
+        self.0
+            .retain(|error| !error.depends_on.iter().any(is_wrong));
+        self
+    }
+
     /// Sorts by position. Errors outside of the file are first.
     pub(super) fn sort(&mut self) {
         self.0.sort_by_key(|error| match &error.origin {

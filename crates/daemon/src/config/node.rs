@@ -186,9 +186,8 @@ pub(super) fn parse(
     serde_saphyr::from_str_with_options::<Spanned<RawNode>>(text, options)
         .map(|raw| raw_node(raw, origin_of))
         .map_err(|error| ConfigError {
-            key: String::new(),
-            message: format!("this is not valid YAML: {}", message(&error)),
             origin: error.location().and_then(|at| origin_of(&at)),
+            ..ConfigError::new("", format!("this is not valid YAML: {}", message(&error)))
         })
 }
 

@@ -95,9 +95,8 @@ fn prune_at(
     let is_null = matches!(node.value, Value::Null);
     if !is_null && !types.is_empty() && !types.iter().any(|name| node.value.is_type(name)) {
         errors.push(ConfigError {
-            key: at.to_owned(),
-            message: mismatch(&types, &node.value),
             origin: node.origin.clone(),
+            ..ConfigError::new(at, mismatch(&types, &node.value))
         });
         node.value = Value::Null;
     }
@@ -113,9 +112,8 @@ fn prune_at(
                 let before = errors.iter().count();
                 if matches!(item.value, Value::Null) {
                     errors.push(ConfigError {
-                        key: at,
-                        message: "an item of a list needs a value".to_owned(),
                         origin: item.origin.clone(),
+                        ..ConfigError::new(at, "an item of a list needs a value")
                     });
                 } else {
                     prune_at(item, shape, &at, root, errors);
@@ -133,10 +131,10 @@ fn prune_at(
                 Some(shape) => prune_at(&mut entry.node, shape, &key, root, errors),
                 None if shape.is_closed() => {
                     let full_key = whole_key(key.clone(), &entry.node);
+                    let message = unknown_key_message(&[&full_key, &key], root);
                     errors.push(ConfigError {
-                        message: unknown_key_message(&[&full_key, &key], root),
-                        key: full_key,
                         origin: entry.origin.clone(),
+                        ..ConfigError::new(full_key, message)
                     });
                     return false;
                 }

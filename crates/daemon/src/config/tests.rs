@@ -464,3 +464,52 @@ fn all_errors_are_reported_with_positions() {
         "the place is told: {broken:?}"
     );
 }
+
+/// An error that follows from another key is not reported if that key has an error of its own,
+/// which may be its only reason.
+#[test]
+fn consequences_of_other_errors_are_not_reported() {
+    let check = |example: Example| {
+        let mut errors = ConfigErrors::default();
+        if example.web.port.is_none() {
+            let error = ConfigError::new("web.host", "only allowed with a port");
+            errors.push(error.depending_on("web.port"));
+        }
+        if example.web.proxies.is_empty() {
+            let error = ConfigError::new("web.enabled", "only allowed with proxies");
+            errors.push(error.depending_on("web.proxies"));
+        }
+        if example.token.is_none() {
+            errors.push(ConfigError::new("token", "this key is required"));
+        }
+        errors
+            .push(ConfigError::new("web.level", "only allowed with a token").depending_on("token"));
+        Err::<Example, _>(errors)
+    };
+    let keys = |text: &str| -> Vec<String> {
+        let errors = read_all::<Example, _>("x.yaml", text.as_bytes(), check).unwrap_err();
+        errors.into_iter().map(|error| error.key).collect()
+    };
+    let sorted = |text: &str| {
+        let mut keys = keys(text);
+        keys.sort();
+        keys
+    };
+    // Nothing else is wrong.
+    assert_eq!(
+        sorted("web: {host: a}\ntoken: a"),
+        ["web.enabled", "web.host", "web.level"]
+    );
+    // A wrong type, a wrong value, a misspelt key, and a wrong item.
+    for (text, expected) in [
+        ("port: a", ["web.enabled", "web.level", "web.port"]),
+        ("port: 70000", ["web.enabled", "web.level", "web.port"]),
+        ("prot: 1", ["web.enabled", "web.level", "web.prot"]),
+        ("proxies: [7]", ["web.host", "web.level", "web.proxies.0"]),
+    ] {
+        let text = format!("web: {{{text}}}\ntoken: a");
+        assert_eq!(sorted(&text), expected, "{text}");
+    }
+    // An error of the check itself.
+    assert_eq!(sorted("web: {port: 1}"), ["token", "web.enabled"]);
+}

@@ -151,6 +151,12 @@ fn port_range(value: Option<&str>) -> CheckResult<Option<RangeInclusive<u16>>> {
 }
 
 fn refuse_what_is_not_built(file: &EngineFile, errors: &mut ConfigErrors) {
+    if !file.certs.files.enabled && file.certs.acme.is_none() {
+        let message =
+            "the TLS listener needs a certificate; this must be true, or certs.acme be set";
+        let error = ConfigError::new("certs.static.enabled", message);
+        errors.push(error.depending_on("certs.acme"));
+    }
     let mut refuse = |is_wrong: bool, key: &str, message: &str| {
         if is_wrong {
             errors.push(ConfigError::new(key, message));
@@ -165,11 +171,6 @@ fn refuse_what_is_not_built(file: &EngineFile, errors: &mut ConfigErrors) {
         !file.tls.enabled,
         "tls.enabled",
         "the engine is only reachable over TLS; this must be true",
-    );
-    refuse(
-        !file.certs.files.enabled && file.certs.acme.is_none(),
-        "certs.static.enabled",
-        "the TLS listener needs a certificate; this must be true, or certs.acme be set",
     );
     refuse(
         !file.auth.jwt.enabled,
@@ -226,8 +227,14 @@ fn certificate(
     }
     let mut errors = ConfigErrors::default();
     let mut file = |key, value| {
-        let value = required(key, value).and_then(|value| path(key, value));
-        errors.keep(value)
+        let value = required(key, value).map_err(|error| {
+            if has_acme {
+                error
+            } else {
+                error.depending_on("certs.acme")
+            }
+        });
+        errors.keep(value.and_then(|value| path(key, value)))
     };
     let cert = file("certs.static.cert_file", section.cert_file);
     let key = file("certs.static.key_file", section.key_file);
@@ -246,10 +253,9 @@ fn jwt(section: JwtSection, errors: &mut ConfigErrors) -> Option<JwtAuth> {
         || !section.public_keys.is_empty()
         || section.jwks_url.is_some();
     if !has_key {
-        errors.push(ConfigError::new(
-            "auth.jwt",
-            "no key to verify tokens is configured: set token_jwt_secret, public_keys or jwks_url",
-        ));
+        let message =
+            "no key to verify tokens is configured: set token_jwt_secret, public_keys or jwks_url";
+        errors.push(ConfigError::new("auth.jwt", message).depending_on("control_plane"));
         return None;
     }
     let single = section

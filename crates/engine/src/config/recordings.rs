@@ -191,7 +191,8 @@ fn check_values(
     let key_file = given.or_else(|| beside.map(|dir| dir.join("recordings.key")));
     if place.is_some() && key_file.is_none() {
         let message = "this key is required: there is no default location for the key";
-        errors.push(ConfigError::new("webtty.recordings.key_file", message));
+        let error = ConfigError::new("webtty.recordings.key_file", message);
+        errors.push(error.depending_on("control_plane"));
     }
     let owner_file = match &place {
         Some(RecordingLocation::Folder(path)) => Some(path.join(".owner")),

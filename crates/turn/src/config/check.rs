@@ -152,7 +152,9 @@ fn check_relay(section: &TurnSection, listen: &[SocketAddr]) -> CheckResult<Rela
             }
             (None, Some(ip)) => {
                 let message = format!("no relayed address of the family of {ip} is configured");
-                return Err(ConfigError::new("turn.external_ip", message));
+                return Err(ConfigError::new("turn.external_ip", message)
+                    .depending_on("turn.relay_addr")
+                    .depending_on("turn.listen_addr"));
             }
             (bind, external) => external.or(bind),
         };

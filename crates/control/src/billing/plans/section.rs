@@ -250,10 +250,10 @@ impl RegionSection {
                 .into(),
             (None, Some(domain)) => domain.to_owned(),
             (None, None) => {
-                return Err(ConfigError::new(
-                    key("cluster_domain"),
-                    "is required because no engine is configured",
-                ));
+                let message = "this key is required because no engine is configured";
+                return Err(
+                    ConfigError::new(key("cluster_domain"), message).depending_on("engines")
+                );
             }
         };
         let mut plans = Plan::ALL.to_vec();

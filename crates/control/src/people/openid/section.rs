@@ -175,12 +175,15 @@ impl OpenIdSection {
         }
         if !domains.is_empty() && self.sign_up != SignUpWord::Domains && !self.trust_email {
             let message = "only allowed with sign_up: domains or trust_email";
-            return Err(wrong("domains", message));
+            return Err(wrong("domains", message)
+                .depending_on("openid.sign_up")
+                .depending_on("openid.trust_email"));
         }
         let email = match (self.trust_email, self.email_claim) {
             (false, None) => EmailSource::Verified,
             (false, Some(_)) => {
-                return Err(wrong("email_claim", "only allowed with trust_email"));
+                let error = wrong("email_claim", "only allowed with trust_email");
+                return Err(error.depending_on("openid.trust_email"));
             }
             (true, claim) => {
                 require_single_tenant(&issuer).map_err(|message| wrong("trust_email", message))?;
@@ -222,12 +225,14 @@ fn group_roles(
     claim: Option<String>,
     rules: Vec<GroupSection>,
 ) -> Result<Option<GroupRoles>, ConfigError> {
-    let wrong = |message: &str| Err(ConfigError::new("openid.groups_claim", message));
+    let wrong = |message: &str| ConfigError::new("openid.groups_claim", message);
     match claim {
         None if rules.is_empty() => Ok(None),
-        None => wrong("groups need the name of their claim"),
-        Some(claim) if !is_claim(&claim) => wrong("this is not the name of a claim"),
-        Some(_) if rules.is_empty() => wrong("only allowed with groups"),
+        None => Err(wrong("groups need the name of their claim")),
+        Some(claim) if !is_claim(&claim) => Err(wrong("this is not the name of a claim")),
+        Some(_) if rules.is_empty() => {
+            Err(wrong("only allowed with groups").depending_on("openid.groups"))
+        }
         Some(claim) => GroupRoles::check(claim, rules).map(Some),
     }
 }
