@@ -195,7 +195,7 @@ impl TunnelProperties {
             if length > MAX_LIST_LENGTH {
                 return Err(PropertyError::new(
                     field,
-                    format!("at most {MAX_LIST_LENGTH} entries"),
+                    format!("it has more than {MAX_LIST_LENGTH} entries: remove some"),
                 ));
             }
         }
@@ -210,13 +210,16 @@ impl TunnelProperties {
             {
                 return Err(PropertyError::new(
                     format!("{field}.{place}"),
-                    "1 to 255 bytes",
+                    "an entry has 1 to 255 bytes: correct it or remove it",
                 ));
             }
         }
         let distinct: BTreeSet<_> = self.tls_alpns.iter().collect();
         if distinct.len() != self.tls_alpns.len() {
-            return Err(PropertyError::new("tls_alpns", "a protocol is repeated"));
+            return Err(PropertyError::new(
+                "tls_alpns",
+                "a protocol is repeated: remove one of the two",
+            ));
         }
         if self.port == Some(0) {
             return Err(PropertyError::new("port", "a port is 1 to 65535"));
@@ -238,7 +241,7 @@ impl TunnelProperties {
         {
             return Err(PropertyError::new(
                 "http_use_tls",
-                "contradicts upstream_tls",
+                "it contradicts upstream_tls: remove it",
             ));
         }
         Ok(())
@@ -249,7 +252,7 @@ impl TunnelProperties {
             if self.tunnel_type == Some(TunnelType::Datagram) {
                 return Err(PropertyError::new(
                     "protocol",
-                    "a published datagram tunnel needs a protocol",
+                    "a published datagram tunnel needs a protocol: set dtls or quic",
                 ));
             }
             self.protocol = Some(Protocol::Http);
@@ -259,7 +262,7 @@ impl TunnelProperties {
             Some(Protocol::Dtls | Protocol::Quic) if !publish => {
                 return Err(PropertyError::new(
                     "protocol",
-                    "dtls and quic tunnels must be published",
+                    "dtls and quic tunnels must be published: set publish to true",
                 ));
             }
             Some(Protocol::Dtls | Protocol::Quic) => TunnelType::Datagram,
@@ -270,7 +273,7 @@ impl TunnelProperties {
             None => self.tunnel_type.unwrap_or(TunnelType::Bytestream),
         };
         if *self.tunnel_type.get_or_insert(implied) != implied {
-            let message = format!("this protocol makes it a {implied} tunnel");
+            let message = format!("this protocol makes it a {implied} tunnel: remove this key");
             return Err(PropertyError::new("type", message));
         }
         Ok(())
@@ -280,14 +283,14 @@ impl TunnelProperties {
         if self.tls_mode == Some(TlsMode::Passthrough) {
             return Err(PropertyError::new(
                 "tls_mode",
-                "HTTP tunnels terminate TLS at the edge",
+                "http tunnels terminate TLS at the edge: remove it, or set protocol to tls",
             ));
         }
         match (self.upstream_tls, self.http_version) {
             (Some(true), Some(_)) => {
                 return Err(PropertyError::new(
                     "http_version",
-                    "upstream_tls negotiates the version automatically",
+                    "upstream_tls negotiates the version automatically: remove it",
                 ));
             }
             (_, Some(HttpVersion::H2)) => {
@@ -318,7 +321,8 @@ impl TunnelProperties {
         {
             return Err(PropertyError::new(
                 field,
-                "a passthrough tunnel leaves TLS to its upstream",
+                "a passthrough tunnel leaves TLS to its upstream: remove it, or set tls_mode to \
+                 terminated",
             ));
         }
         Ok(())
@@ -335,7 +339,10 @@ impl TunnelProperties {
             ("upstream_tls", self.upstream_tls == Some(true)),
         ];
         match excluded.into_iter().find(|(_, asked)| *asked) {
-            Some((field, _)) => Err(PropertyError::new(field, "not an option of a tcp tunnel")),
+            Some((field, _)) => Err(PropertyError::new(
+                field,
+                "tcp tunnels do not have this option: remove it, or set another protocol",
+            )),
             None => Ok(()),
         }
     }
@@ -348,7 +355,7 @@ impl TunnelProperties {
         if self.protocol == Some(Protocol::Webtty) {
             return Err(PropertyError::new(
                 "basic_auth",
-                "not an option of a webtty tunnel",
+                "webtty tunnels are opened with a token and do not have this option: remove it",
             ));
         }
         // A browser without a credential can either be redirected to the sign-in or be asked for a
@@ -356,7 +363,7 @@ impl TunnelProperties {
         if self.svc_auth == Some(true) {
             return Err(PropertyError::new(
                 "basic_auth",
-                "it cannot be combined with svc_auth (--svc-auth)",
+                "it cannot be combined with svc_auth (--svc-auth): remove one of the two",
             ));
         }
         Ok(())
@@ -379,7 +386,7 @@ impl TunnelProperties {
             ("allowed_origins", !self.allowed_origins.is_empty()),
         ];
         if !http && let Some((field, _)) = http_only.into_iter().find(|(_, asked)| *asked) {
-            return Err(PropertyError::new(field, "an option of HTTP tunnels"));
+            return Err(only(field, "http", "set protocol to http"));
         }
         // Only the session of a person who signed in has these facts. The terminal of a `webtty`
         // tunnel is opened with a token.
@@ -387,29 +394,18 @@ impl TunnelProperties {
         if !self.identity.is_empty() && !has_sessions {
             return Err(PropertyError::new(
                 "identity",
-                "only signed-in visitors have an identity: needs svc_auth (--svc-auth) and http",
+                "only signed-in visitors have an identity: set svc_auth (--svc-auth) and protocol http",
             ));
         }
-        // The port of a tcp tunnel belongs to one agent, and a tunnel without a name has nothing to
-        // share.
-        if self.share == Some(true) {
-            if self.protocol == Some(Protocol::Tcp) {
-                return Err(PropertyError::new("share", "not an option of a tcp tunnel"));
-            }
-            if self.name.is_none() && self.hostname.is_none() {
-                return Err(PropertyError::new("share", "needs a name or a hostname"));
-            }
-        }
+        self.check_share()?;
         if self.port.is_some() && self.protocol != Some(Protocol::Tcp) {
-            return Err(PropertyError::new("port", "an option of tcp tunnels"));
+            return Err(only("port", "tcp", "set protocol to tcp"));
         }
         if self.datagram_guaranteed_delivery == Some(true)
             && self.tunnel_type != Some(TunnelType::Datagram)
         {
-            return Err(PropertyError::new(
-                "datagram_guaranteed_delivery",
-                "an option of datagram tunnels",
-            ));
+            let field = "datagram_guaranteed_delivery";
+            return Err(only(field, "datagram", "set type to datagram"));
         }
         let edge_only = [
             ("hostname", self.hostname.is_some()),
@@ -429,10 +425,33 @@ impl TunnelProperties {
             ("basic_auth", self.basic_auth == Some(true)),
         ];
         if !publish && let Some((field, _)) = edge_only.into_iter().find(|(_, asked)| *asked) {
-            return Err(PropertyError::new(field, "an option of published tunnels"));
+            return Err(only(field, "published", "set publish to true"));
         }
         Ok(())
     }
+
+    /// The port of a tcp tunnel belongs to one agent, and a tunnel without a name has nothing to
+    /// share.
+    fn check_share(&self) -> Result<(), PropertyError> {
+        if self.share != Some(true) {
+            return Ok(());
+        }
+        if self.protocol == Some(Protocol::Tcp) {
+            let message = "tcp tunnels do not have this option: remove it, or set another protocol";
+            return Err(PropertyError::new("share", message));
+        }
+        if self.name.is_none() && self.hostname.is_none() {
+            let message = "agents share a tunnel by its name: set name or hostname";
+            return Err(PropertyError::new("share", message));
+        }
+        Ok(())
+    }
+}
+
+/// The error for an option of another kind of tunnel. `step` makes the tunnel one of that kind.
+fn only(field: &str, kind: &str, step: &str) -> PropertyError {
+    let message = format!("only {kind} tunnels have this option: remove it, or {step}");
+    PropertyError::new(field, message)
 }
 
 /// Limits the size that one tunnel adds to every list and event, and the work per visitor.

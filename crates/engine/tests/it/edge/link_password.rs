@@ -397,7 +397,10 @@ async fn unusable_link_passwords_are_refused_by_name() {
             Properties::http().link_passwords(many.collect()),
             "basic_auth: at most 16 entries",
         ),
-        (tls, "basic_auth: an option of HTTP tunnels"),
+        (
+            tls,
+            "basic_auth: only http tunnels have this option: remove it, or set protocol to http",
+        ),
     ] {
         let mut tunnel = agent.open(properties);
         let closed = within("refusal", tunnel.online()).await.unwrap_err();

@@ -117,7 +117,8 @@ async fn a_time_above_the_limit_of_the_engine_is_refused() {
         ),
         (
             Properties::tls().time_to_first_byte_seconds(5),
-            "time_to_first_byte_seconds: an option of HTTP tunnels",
+            "time_to_first_byte_seconds: only http tunnels have this option: remove it, or set \
+             protocol to http",
         ),
     ] {
         let mut tunnel = agent.open(properties);

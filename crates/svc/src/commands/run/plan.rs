@@ -196,7 +196,7 @@ impl DesiredTunnel {
         let mut properties = apply_defaults(properties, &target).map_err(|_contradiction| {
             vec![ConfigError::new(
                 "upstream_tls",
-                "false contradicts an https:// target",
+                "false contradicts the https:// target: remove this key",
             )]
         })?;
         let effective = resolve_properties(&properties)?;
@@ -349,7 +349,10 @@ fn check_engine(section: &EngineSection, prefix: &str, errors: &mut Vec<ConfigEr
     ];
     for (key, value) in optional_fields {
         if value.as_deref() == Some("") {
-            errors.push(ConfigError::new(format!("{prefix}{key}"), "it is empty"));
+            errors.push(ConfigError::new(
+                format!("{prefix}{key}"),
+                "it is empty: remove this key",
+            ));
         }
     }
 }

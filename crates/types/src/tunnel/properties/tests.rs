@@ -76,6 +76,12 @@ fn defaults_follow_from_the_request() {
     }
 }
 
+/// True if a message tells its reader which key to change or remove.
+fn names_next_step(message: &str) -> bool {
+    let steps = ["remove ", "set ", "use ", "is 1 to 65535"];
+    steps.iter().any(|step| message.contains(step))
+}
+
 #[test]
 #[expect(
     clippy::too_many_lines,
@@ -184,11 +190,9 @@ fn contradictions_are_refused_by_name() {
             "token_auth",
         ),
     ] {
-        assert_eq!(
-            resolve(&asked).map_err(|(field, _)| field),
-            Err(field.to_owned()),
-            "{asked}"
-        );
+        let (refused, message) = resolve(&asked).unwrap_err();
+        assert_eq!(refused, field, "{asked}");
+        assert!(names_next_step(&message), "{asked}: {message}");
     }
 }
 
