@@ -19,9 +19,13 @@ impl CredentialUses {
         if !credential.is_use_due(now, CREDENTIAL_USE_SECONDS) {
             return;
         }
+        self.insert(&credential.id, now);
+    }
+
+    fn insert(&self, id: &Arc<str>, now: i64) {
         let mut uses = self.0.lock();
         if uses.len() < MAX_USES {
-            uses.insert(Arc::clone(&credential.id), now);
+            uses.insert(Arc::clone(id), now);
         }
     }
 
@@ -40,3 +44,20 @@ impl CredentialUses {
 
 /// As many as the cache has tokens. Further uses are reported in the next minute.
 const MAX_USES: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_noted_uses_is_limited() {
+        let uses = CredentialUses::default();
+        for number in 0..=MAX_USES {
+            uses.insert(&Arc::from(format!("crd_{number}")), 1);
+        }
+        assert_eq!(uses.take().len(), MAX_USES);
+        // A report makes room.
+        uses.insert(&Arc::from("crd_1"), 2);
+        assert_eq!(uses.take().len(), 1);
+    }
+}

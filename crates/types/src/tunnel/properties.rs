@@ -394,7 +394,8 @@ impl TunnelProperties {
         if !self.identity.is_empty() && !has_sessions {
             return Err(PropertyError::new(
                 "identity",
-                "only signed-in visitors have an identity: set svc_auth (--svc-auth) and protocol http",
+                "only signed-in visitors have an identity: set svc_auth (--svc-auth) and protocol \
+                 http",
             ));
         }
         self.check_share()?;

@@ -337,7 +337,7 @@ async fn ed_2_an_identity_needs_sessions_and_a_free_header() {
     for (properties, reason) in [
         (
             Properties::http().identity(vec!["email".to_owned()]),
-            "needs svc_auth",
+            "set svc_auth",
         ),
         (with_identity(&["email=Host"]), "another meaning"),
         (with_identity(&["email=authorization"]), "another meaning"),
