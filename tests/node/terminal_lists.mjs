@@ -25,19 +25,24 @@ await drive(async (world) => {
 /** A page with the list of these sessions, which a test can change. */
 async function listed(world, sessions, options = {}) {
   const page = await open(world, "ada", options);
+  page.reads = [];
   await page.route("**/api/webtty/sessions?*", async (route) => {
-    const { limit } = JSON.parse(new URL(route.request().url()).searchParams.get("params"));
+    const { limit, filters } = JSON.parse(new URL(route.request().url()).searchParams.get("params"));
+    assert.ok(limit <= 1000);
+    page.reads.push(filters?.started_to);
+    const until = Date.parse(filters?.started_to ?? "9999-01-01T00:00:00Z");
+    const found = sessions.filter((session) => Date.parse(session.started_at) <= until);
     const headers = { "access-control-allow-origin": world.url };
-    await route.fulfill({ headers, json: sessions.slice(0, limit) });
+    await route.fulfill({ headers, json: found.slice(0, limit) });
   });
   await page.goto(`/projects/${world.given.project}/terminals`);
   await page.locator("#running, #ended").getByRole("listitem").first().waitFor();
   return page;
 }
 
-/** A session of Grace that began at noon. */
-function session(id, { minutes, command, ...more }) {
-  const begun = Date.UTC(2026, 0, 2, 12);
+/** A session of Grace that began at noon, or `earlier` minutes before. */
+function session(id, { minutes, command, earlier = 0, ...more }) {
+  const begun = Date.UTC(2026, 0, 2, 12) - earlier * 60_000;
   const isOver = minutes !== undefined;
   return {
     id,
@@ -91,7 +96,8 @@ async function facts(world, look, options) {
 
 /** More sessions are shown on request, and the focus goes to the first of them. */
 async function pages(world) {
-  const ended = (count) => [...Array(count).keys()].map((number) => session(`wts_${number}`, { minutes: 1 }));
+  const ended = (count) =>
+    [...Array(count).keys()].map((earlier) => session(`wts_${earlier}`, { minutes: 1, earlier }));
   const page = await listed(world, ended(120));
   const count = async (number) =>
     await page.waitForFunction((number) => document.querySelector("#ended").children.length === number, number);
@@ -109,15 +115,31 @@ async function pages(world) {
   page.clean();
   await page.context().close();
 
-  // The engine returns at most a thousand.
-  const long = await listed(world, ended(1200));
-  for (const shown of [100, 200, 400, 800]) {
-    await long.getByRole("button", { name: "Show more" }).click();
-    await long.waitForFunction((shown) => document.querySelector("#ended").children.length === shown, shown);
+  // The engine returns at most a thousand sessions in a response, and the page shows more.
+  const sessions = [session("wts_active", {}), ...ended(5100)];
+  const long = await listed(world, sessions);
+  const button = long.getByRole("button", { name: "Show more" });
+  const shows = async (number) =>
+    await long.waitForFunction((number) => document.querySelectorAll("main li.row a").length >= number, number);
+  for (const shown of [100, 200, 400, 800, 1600, 3200]) {
+    await button.press("Enter");
+    await shows(shown);
   }
-  await long.getByRole("button", { name: "Show more" }).click();
-  await long.getByText("These are the newest sessions.").waitFor();
-  assert.ok(await long.getByRole("button", { name: "Show more" }).isHidden());
+  // A session that begins meanwhile is shown, and none is missing or repeated.
+  sessions.unshift(session("wts_late", {}));
+  await long.locator("#running li:nth-child(2)").waitFor();
+  await button.press("Enter");
+  await long.getByText("These are the newest 5000 sessions.").waitFor();
+  assert.ok(await button.isHidden());
+  const links = await long.locator("#ended a").evaluateAll((links) => links.map((link) => link.pathname));
+  const base = `/projects/${world.given.project}/sessions`;
+  assert.deepEqual(
+    links,
+    sessions.slice(2, 5000).map(({ id }) => `${base}/${id}/replay`),
+  );
+  // Older sessions do not change, and are read once.
+  const older = long.reads.filter(Boolean);
+  assert.equal(new Set(older).size, older.length);
   long.clean();
   await long.context().close();
 }

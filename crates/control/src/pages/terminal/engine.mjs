@@ -46,6 +46,17 @@ export async function platform(path, options = {}) {
   }
 }
 
+/** All items of a list of the platform, which returns pages of them as its member `name`. */
+export async function all(path, name) {
+  const items = [];
+  for (let number = 1; number <= MAX_PAGES; number += 1) {
+    const some = (await platform(`${path}?page=${number}&pageSize=${PAGE_SIZE}`))[name];
+    items.push(...some);
+    if (some.length < PAGE_SIZE) break;
+  }
+  return items;
+}
+
 /**
  * Sends a request to the engine's API. `params` is the one query parameter of its lists. `lasting`
  * uses a token with the longest possible lifetime.
@@ -161,6 +172,12 @@ async function answer(response) {
   if (!response.ok) throw new Refused(response.status, value);
   return value;
 }
+
+/** Maximum number of items in a response of the platform. */
+const PAGE_SIZE = 100;
+
+/** A project has at most 500 servers, and by default a workspace has at most 1000 members. */
+const MAX_PAGES = 10;
 
 /** The permission that a restricted server requires. */
 export const MANAGES = "network.webtty-servers.read-write";

@@ -1,6 +1,6 @@
 // The lists: servers that can be opened, active sessions, past sessions.
 
-import { engine, page, path, platform } from "/terminal/engine.mjs";
+import { all, engine, page, path } from "/terminal/engine.mjs";
 import { attempt, complain, knowMembers, nameOf, named } from "/terminal/room.mjs";
 import { mayManage, serverOf } from "/terminal/server.mjs";
 
@@ -14,18 +14,17 @@ async function look() {
   // The limit and the focus may change during each request.
   const wanted = limit;
   // One more than is shown tells if there are more.
-  const all = await engine(path("sessions"), { params: { limit: wanted + 1 } });
-  const sessions = all.slice(0, wanted);
+  const found = await newest(wanted + 1);
+  const sessions = found.slice(0, wanted);
   await knowMembers();
   const tunnels = await engine("/api/tunnels", { params: { limit: 1000 } });
   const servers = join(await records(), tunnels.filter(isThere));
   // "Show more" has started a later one.
   if (wanted < limit) return;
   const focused = document.activeElement;
-  const isMore = all.length > wanted;
+  const isMore = found.length > wanted;
   one("#more").hidden = !isMore || wanted === MOST;
   one("#older").hidden = !isMore || wanted < MOST;
-  const isOver = (session) => session.status === "closed" || session.status === "errored";
   show("servers", servers.map(({ name, detail, at }) => entry(name, [detail], at && `${base}/terminals/${at}`)));
   const running = sessions.filter((session) => !isOver(session));
   show("running", running.map((session) => sessionEntry(base, session, servers)));
@@ -33,6 +32,55 @@ async function look() {
   show("ended", ended.map((session) => sessionEntry(base, session, servers)));
   if (focused !== document.activeElement) keepFocus(focused);
 }
+
+const isOver = (session) => session.status === "closed" || session.status === "errored";
+
+/**
+ * The newest sessions: active ones, then past ones. The engine returns a page of them, so the older
+ * ones are read with further requests, but only once.
+ */
+function newest(count) {
+  // A poll during "Show more" waits, so that it does not read the same pages.
+  const found = reading.then(() => find(count));
+  reading = found.catch(() => {});
+  return found;
+}
+
+let reading = Promise.resolve();
+
+async function find(count) {
+  const first = await read({ limit: Math.min(count, PAGE) });
+  if (first.length === count || first.length < PAGE) return first;
+  remember(first);
+  const ids = new Set(first.map((session) => session.id));
+  const end = startOf(first.at(-1));
+  const isOlder = (session) => !ids.has(session.id) && startOf(session) <= end;
+  const older = () => [...past.values()].filter(isOlder).sort((one, other) => startOf(other) - startOf(one));
+  let rest = older();
+  while (!hasOldest && first.length + rest.length < count) {
+    const known = past.size;
+    const last = rest.at(-1) ?? first.at(-1);
+    const next = await read({ limit: PAGE, filters: { started_to: last.started_at } });
+    remember(next);
+    hasOldest = next.length < PAGE || past.size === known;
+    rest = older();
+  }
+  return [...first, ...rest].slice(0, count);
+}
+
+const read = (params) => engine(path("sessions"), { params });
+const startOf = (session) => Date.parse(session.started_at);
+
+/** Keeps past sessions, which do not change. Their recordings may be deleted until a reload. */
+function remember(sessions) {
+  for (const session of sessions.filter(isOver)) past.set(session.id, session);
+}
+
+/** Past sessions, by id. */
+const past = new Map();
+
+/** True if the oldest session of the project is in `past`. */
+let hasOldest = false;
 
 /** Focuses the link that replaces a focused one; also if its session has ended meanwhile. */
 function keepFocus({ href }) {
@@ -44,8 +92,7 @@ function keepFocus({ href }) {
 /** Registered servers; none if the user may not see them. */
 async function records() {
   if (!page.may.has("network.webtty-servers.read-only")) return [];
-  const at = `/api/projects/tunnels/${page.project}/webtty/servers?pageSize=100`;
-  return (await platform(at)).servers;
+  return await all(`/api/projects/tunnels/${page.project}/webtty/servers`, "servers");
 }
 
 const isThere = (tunnel) => tunnel.status === "online" && serverOf(tunnel) !== undefined;
@@ -169,8 +216,11 @@ one("#more").addEventListener("click", () =>
   }),
 );
 
-/** Maximum number of sessions to show. The engine returns at most one more. */
-const MOST = 999;
+/** Maximum number of sessions to show. The engine lists as many stored ones. */
+const MOST = 5000;
+
+/** Maximum number of sessions in a response of the engine. All sessions that it has in memory fit. */
+const PAGE = 1000;
 
 /** Maximum characters of a command. */
 const WIDTH = 120;

@@ -1,7 +1,7 @@
 // The participants of a session, requests for control, and the buttons for both. The page that
 // opened the session and the pages that watch it share this.
 
-import { SignedOut, engine, page, path, platform } from "/terminal/engine.mjs";
+import { SignedOut, all, engine, page, path } from "/terminal/engine.mjs";
 import { NOTICE } from "/terminal/webtty.mjs";
 
 const one = (selector) => document.querySelector(selector);
@@ -55,8 +55,8 @@ export async function knowMembers() {
   if (members) return;
   members = new Map();
   try {
-    const at = `/api/workspaces/${page.workspace}/members?pageSize=100`;
-    for (const member of (await platform(at)).members) members.set(member.id, member.name);
+    const found = await all(`/api/workspaces/${page.workspace}/members`, "members");
+    for (const member of found) members.set(member.id, member.name);
   } catch (error) {
     // Then the ids of users are shown.
     console.warn(error);
