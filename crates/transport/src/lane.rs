@@ -116,6 +116,9 @@ struct Entry {
     dropped: bool,
     /// Our direction is complete, and the peer completes its own after the stream is dropped.
     finished: bool,
+    /// After an abort by the peer, our direction stays open until [`LaneStream::finish`] or the drop,
+    /// which tells the peer if the last exchange is complete.
+    judges_exchanges: bool,
 }
 
 impl Lane {
@@ -305,6 +308,7 @@ impl Entry {
             reading: ReceiveWindow::new(side),
             dropped: false,
             finished: false,
+            judges_exchanges: false,
         }
     }
 

@@ -231,6 +231,36 @@ impl<T: Stream> FramedStream<T> {
         }
     }
 
+    /// Waits for the end of the peer's direction, after we have aborted the stream. Returns true if
+    /// the peer completed it, and false if it aborted the stream or the connection failed. Bytes that
+    /// it still sends are discarded.
+    pub fn poll_peer_end(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        if self.unwritten_payload > 0 {
+            // The abort cannot be sent within a chunk.
+            return Poll::Ready(false);
+        }
+        // The peer may be unable to read before we read from it, so both directions run
+        // concurrently.
+        let is_flushed = match Pin::new(&mut *self).poll_flush(cx) {
+            Poll::Ready(Err(_)) => return Poll::Ready(false),
+            flushed => flushed.is_ready(),
+        };
+        let mut bytes = Scratch::take(Scratch::SMALL);
+        while self.incoming == IncomingState::Open {
+            let mut buf = ReadBuf::new(&mut bytes);
+            if ready!(self.poll_payload(cx, &mut buf)).is_err() {
+                // The connection is in an unknown state.
+                self.retired = true;
+                return Poll::Ready(false);
+            }
+        }
+        if is_flushed {
+            Poll::Ready(self.incoming == IncomingState::Ended)
+        } else {
+            Poll::Pending
+        }
+    }
+
     /// Reads a frame after the peer's END.
     fn poll_frame_after_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(head) = ready!(self.poll_head(cx, false))? else {

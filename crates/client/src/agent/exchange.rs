@@ -5,14 +5,22 @@
 //! the agent can know that: once the service has closed, it sends no more of the stream to the
 //! service, and reports the number of bytes that it had read. Only the engine, which parses the
 //! responses, can know whether one is missing: the agent waits for the engine's next bytes or its
-//! end.
+//! end. A service may also reset its connection after a complete response. The agent then resets the
+//! stream, and the engine's end tells whether that was a failure.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
 use wire::pool::REPORT_REQUEST;
+
+/// Limit of the wait for the engine's end after a reset. The engine reads the reset of a stream in
+/// use at once, and checks its idle streams several times in this period.
+const VERDICT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The engine's side of a stream. If the stream carries exchanges, it ends with the service's
 /// connection.
@@ -68,6 +76,14 @@ pub(super) fn is_regular_end(error: &io::Error) -> bool {
     inner
         .and_then(|inner| inner.downcast_ref::<RegularEnd>())
         .is_some()
+}
+
+/// Waits for the engine's end of a stream that was reset. Returns true if its last exchange is
+/// complete. `poll` is ready with true if the engine's direction is complete.
+pub(super) async fn is_complete(poll: impl FnMut(&mut Context<'_>) -> Poll<bool>) -> bool {
+    // Boxed like all short futures of a stream, so that it uses memory only while it runs.
+    let verdict = Box::pin(timeout(VERDICT_TIMEOUT, poll_fn(poll)));
+    verdict.await.unwrap_or(false)
 }
 
 impl<'s, S> ExchangeStream<'s, S> {

@@ -14,7 +14,7 @@ use transport::{
     standing::FramedStream, unix::UnixStream,
 };
 
-use super::exchange::{ExchangeStream, StreamEnd, is_regular_end};
+use super::exchange::{ExchangeStream, StreamEnd, is_complete, is_regular_end};
 use super::{host::HostRewriter, lanes::MigratingLaneStream};
 use crate::agent::tap::{StreamTap, Tap, TappedStream, TlsInterceptor, show_request};
 use crate::agent::target::{ForwardOptions, ServiceName};
@@ -194,6 +194,8 @@ impl Forward {
         let reset = wire::Error::stream_broke(told).with_delivered(stream.delivered());
         StreamResult {
             reset: Some(reset),
+            // An engine that requested the report has no response.
+            awaits_verdict: exchanges && error.is_some() && end != Some(StreamEnd::NotAnswered),
             error,
             is_retried: end == Some(StreamEnd::NotDelivered),
             bytes,
@@ -435,7 +437,11 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
         Some(reason) => framed.reset(Some(reason)),
         None => framed.finish(),
     }
-    forward.report_end(visit, reason(refusal, ended.error), ended.bytes);
+    let mut error = reason(refusal, ended.error);
+    if ended.awaits_verdict && is_complete(|cx| framed.poll_peer_end(cx)).await {
+        error = None;
+    }
+    forward.report_end(visit, error, ended.bytes);
     framed
 }
 
@@ -469,7 +475,17 @@ pub(crate) async fn serve_carried(
         }
         on_lane
     };
-    forward.report_end(visit, reason(refusal, ended.error), ended.bytes);
+    let mut error = reason(refusal, ended.error);
+    let is_complete = ended.awaits_verdict
+        && is_complete(|cx| match carried.connection_mut() {
+            Some(connection) => connection.poll_peer_end(cx),
+            None => carried.lane().poll_peer_end(cx),
+        })
+        .await;
+    if is_complete {
+        error = None;
+    }
+    forward.report_end(visit, error, ended.bytes);
 }
 
 /// The bytes that a stream has carried.
@@ -495,6 +511,8 @@ struct StreamResult {
     reset: Option<wire::Error>,
     /// The failure, for the owner.
     error: Option<String>,
+    /// The failure is none if the engine's last exchange is complete.
+    awaits_verdict: bool,
     /// The service received nothing, and the engine sends the request again. A reset by the engine
     /// is no failure.
     is_retried: bool,
@@ -512,6 +530,7 @@ impl StreamResult {
         Self {
             reset: None,
             error: None,
+            awaits_verdict: false,
             is_retried: false,
             bytes,
         }
@@ -521,6 +540,7 @@ impl StreamResult {
         Self {
             reset: Some(wire::Error::service_unavailable(error.as_str())),
             error: Some(error),
+            awaits_verdict: false,
             is_retried: false,
             bytes: CopiedBytes::default(),
         }

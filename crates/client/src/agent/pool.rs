@@ -252,6 +252,14 @@ impl StreamLease {
         }
     }
 
+    /// As [`FramedStream::poll_peer_end`].
+    pub(crate) fn poll_peer_end(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        match &mut self.framed {
+            Some(framed) => framed.poll_peer_end(cx),
+            None => Poll::Ready(false),
+        }
+    }
+
     /// The reason why the engine aborted the stream, if it sent one.
     pub(crate) fn refusal(&self) -> Option<wire::Error> {
         self.framed.as_ref()?.refusal().cloned()

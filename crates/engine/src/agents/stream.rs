@@ -89,6 +89,9 @@ impl TunnelStream {
     /// The same stream, for consecutive exchanges.
     pub(super) fn with_exchanges(mut self) -> Self {
         self.exchanges = Some(Box::default());
+        if let StreamTransport::Lane(carried) = &mut self.transport {
+            carried.lane().judge_exchanges();
+        }
         self
     }
 
@@ -103,8 +106,9 @@ impl TunnelStream {
         exchanges.is_reused
     }
 
-    /// Records that both messages of the exchange are complete. When this is dropped, the agent
-    /// closes the service's connection, and does not report a failure.
+    /// Records that both messages of the exchange are complete, or the response and the service
+    /// accepts no more of the request. When this is dropped, the agent closes the service's
+    /// connection, and does not report a failure, also if that connection has failed since.
     pub(crate) fn end_exchange(&mut self) {
         if let Some(exchanges) = &mut self.exchanges {
             exchanges.is_idle = true;

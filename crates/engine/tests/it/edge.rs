@@ -15,6 +15,7 @@ mod interim_http2;
 mod link_password;
 mod plain;
 mod proxy_protocol;
+mod resets;
 mod routing;
 mod smuggling;
 mod streaming;

@@ -277,7 +277,7 @@ impl State {
             FrameEffect::Reset => {
                 entry.refusal = error;
                 // Our direction ends as well; the peer would not read further data.
-                if entry.state.on_send(FrameStep::End).is_ok() {
+                if !entry.judges_exchanges && entry.state.on_send(FrameStep::End).is_ok() {
                     let end = wire::lane::FrameType::End;
                     wire::lane::encode_empty(end, number, &mut self.out);
                 }

@@ -66,6 +66,31 @@ impl LaneStream {
         wake(driver.flatten());
     }
 
+    /// After an abort by the peer, [`finish`](Self::finish) sends END, and a drop without it RESET.
+    /// Otherwise END is sent at once.
+    pub fn judge_exchanges(&mut self) {
+        self.with_state(|state, number| {
+            if let Some(entry) = state.streams.get_mut(&number) {
+                entry.judges_exchanges = true;
+            }
+        });
+    }
+
+    /// Waits for the end of the peer's direction, after we have aborted the stream. Returns true if
+    /// the peer completed it, and false if it aborted the stream or cannot complete it any more.
+    pub fn poll_peer_end(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut state = self.lane.0.lock();
+        let broken = state.broken.is_some();
+        let Some(entry) = state.streams.get_mut(&self.number) else {
+            return Poll::Ready(false);
+        };
+        if entry.state.is_receiving() && !broken {
+            store_waker(&mut entry.read_waker, cx);
+            return Poll::Pending;
+        }
+        Poll::Ready(entry.state.is_ended())
+    }
+
     /// Ready when the peer has aborted the stream, also after its end, or when it cannot do so any
     /// more.
     pub fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {

@@ -141,6 +141,28 @@ async fn a_connection_with_half_a_frame_is_not_used_again() {
     assert!(near.recycle().await.is_none());
 }
 
+/// After its reset, an end learns whether the other one completed its direction or aborted it too.
+#[tokio::test]
+async fn an_end_that_resets_learns_the_end_of_the_other_one() {
+    for completes in [true, false] {
+        let (engine, agent) = ends(4096);
+        let mut near = engine.open(&opening("tun_1")).unwrap();
+        near.write_all(b"hello").await.unwrap();
+        let agent_side = tokio::spawn(async move {
+            let (_, mut far) = accept(agent).await;
+            far.reset(None);
+            poll_fn(|cx| far.poll_peer_end(cx)).await
+        });
+        let error = near.read(&mut [0; 1]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        if completes {
+            near.finish();
+        }
+        near.recycle().await.unwrap();
+        assert_eq!(agent_side.await.unwrap(), completes);
+    }
+}
+
 #[tokio::test]
 async fn a_finished_stream_is_not_aborted() {
     let (engine, agent) = ends(4096);

@@ -514,10 +514,12 @@ impl<'v> Exchange<'v> {
         let source = Source::from(self.visitor.connection.source);
         let Response { head, framing, .. } = response;
         let mut download = BodyCopy::new(source, head, reader, framing, &mut self.upstream);
+        let mut is_request_broken = false;
         let copying = poll_fn(|cx| {
             // A visitor that aborts its request still gets the response in progress.
             if self.poll_upload(cx).is_err() {
                 self.upload_state = UploadState::Refused;
+                is_request_broken = true;
             }
             let copied = download.poll(cx, &mut self.upstream, &mut self.visitor.io.io);
             self.request
@@ -536,7 +538,9 @@ impl<'v> Exchange<'v> {
             Ok(()) => {
                 self.request.record.set_outcome(Outcome::Served);
                 let sent = self.upload_state == UploadState::Sent;
-                if sent {
+                // The service may have closed or reset its connection after an early response.
+                let refused = self.upload_state == UploadState::Refused && !is_request_broken;
+                if sent || refused {
                     self.upstream.io.stream_mut().end_exchange();
                 }
                 if sent && response.reusable && self.upstream.unread().is_empty() {

@@ -274,7 +274,7 @@ async fn a_request_that_reached_the_service_is_not_sent_again() {
 }
 
 /// Publishes a service, and reports the streams that its agent has served.
-async fn observed(
+pub(super) async fn observed(
     engine: &TestEngine,
     service: SocketAddr,
     properties: Properties,
@@ -292,7 +292,9 @@ async fn observed(
     (host, streams, agent)
 }
 
-async fn end_of_stream(streams: &mut mpsc::UnboundedReceiver<Connection>) -> Option<String> {
+pub(super) async fn end_of_stream(
+    streams: &mut mpsc::UnboundedReceiver<Connection>,
+) -> Option<String> {
     loop {
         let stream = within("stream", streams.recv()).await.unwrap();
         if !stream.active {
