@@ -1,6 +1,7 @@
 //! HTTP/2 visitors.
 
 pub(super) mod body;
+pub(super) mod body_sender;
 mod connection;
 pub(super) mod in_flight;
 mod keep_alive;

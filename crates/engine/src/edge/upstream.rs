@@ -5,6 +5,7 @@
 
 mod connect;
 mod http2;
+mod http2_exchange;
 mod http2_handshake;
 mod io;
 mod pool;
@@ -13,5 +14,8 @@ mod tls;
 pub(crate) use self::connect::{ConnectError, connect, connect_http1, keep};
 pub(in crate::edge) use self::connect::{connect_raw, discard_http2};
 pub(crate) use self::http2::{Http2, StreamPermit};
+pub(in crate::edge) use self::http2_exchange::{
+    Http2Exchange, Http2ResponseError, ServiceBody, ServiceResponse,
+};
 pub(crate) use self::io::UpstreamIo;
 pub(crate) use self::pool::{Connection, Http1, UpstreamPool};

@@ -104,6 +104,25 @@ pub(crate) fn remove_connection_fields(headers: &mut HeaderMap) {
     }
 }
 
+/// Writes an interim response of an HTTP/2 service (RFC 9110, 15.2) for an HTTP/1.1 visitor.
+pub(crate) fn write_interim(out: &mut Vec<u8>, response: &Response<()>) {
+    let status = response.status().as_u16();
+    http1::write_status_line(out, status, reason(status));
+    write_fields(out, response.headers());
+    out.extend_from_slice(http1::HEAD_END);
+}
+
+/// Writes the fields that reach a visitor, without the length of a body.
+fn write_fields(out: &mut Vec<u8>, headers: &HeaderMap) {
+    for (name, value) in headers {
+        let kind = FieldKind::of(name.as_str().as_bytes());
+        let is_edge_cookie = kind == FieldKind::SetCookie && sets_edge_cookie(value.as_bytes());
+        if !kind.is_hop_by_hop() && kind != FieldKind::ContentLength && !is_edge_cookie {
+            write_field(out, name.into(), value.into());
+        }
+    }
+}
+
 /// Writes the head of an HTTP/2 service's response for an HTTP/1.1 visitor. Returns the framing of
 /// the body (`None` without a body), and true if the connection stays open.
 pub(crate) fn write_response<B>(
@@ -128,14 +147,8 @@ pub(crate) fn write_response<B>(
     };
     let keep_alive = response_format.keep_alive && framing != Some(Framing::Bare);
     http1::write_status_line(out, status, reason(status));
-    for (name, value) in response.headers() {
-        let kind = FieldKind::of(name.as_str().as_bytes());
-        let is_edge_cookie = kind == FieldKind::SetCookie && sets_edge_cookie(value.as_bytes());
-        if !kind.is_hop_by_hop() && kind != FieldKind::ContentLength && !is_edge_cookie {
-            write_field(out, name.into(), value.into());
-        }
-    }
-    // hyper has compared the first length with the body. A second one could be interpreted as
+    write_fields(out, response.headers());
+    // `h2` has compared the first length with the body. A second one could be interpreted as
     // another end of the body.
     if let Some(length) = response.headers().get(http::header::CONTENT_LENGTH) {
         write_field(out, field_name!("content-length"), length.into());

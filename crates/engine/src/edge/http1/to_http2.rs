@@ -6,10 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::Response;
+use http::{Response, StatusCode};
 use http_body::Body;
 use http1::{BodyError, BodyLength, BodyReader, BodyState};
-use hyper::body::Incoming;
 use tokio::io::AsyncWrite;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -27,7 +26,9 @@ use crate::edge::http1::exchange::ExchangeOutcome;
 use crate::edge::http2::body::{BodyFrame, CountingBody, RequestBody};
 use crate::edge::response_timeout::{ResponseTimeout, await_with_timeout};
 use crate::edge::upstream;
-use crate::edge::upstream::Http2;
+use crate::edge::upstream::{
+    Http2, Http2Exchange, Http2ResponseError, ServiceBody, ServiceResponse,
+};
 
 /// Capacity of the channel for body frames. It is one, so that bytes that the service cannot take
 /// are not read.
@@ -41,6 +42,7 @@ pub(in crate::edge) async fn run(
     started: Instant,
 ) -> ExchangeOutcome {
     let Http2 { mut send, permit } = http2;
+    let mut interim = InterimBytes::of(request);
     let reader = BodyReader::from(request.body);
     let has_body = !reader.is_done();
     let (body, mut upload) = if has_body {
@@ -61,23 +63,20 @@ pub(in crate::edge) async fn run(
         return ExchangeOutcome::Refused(Problem::upstream_unreachable());
     };
     request.record.set_upload_counter(upload_counter.clone());
-    // The library does not report interim responses of the service, so the edge itself sends
-    // `100 Continue`. It is not sent if the connection to the service has failed.
+    // Few services with HTTP/2 send a 100, so the edge itself does. It is not sent if the connection
+    // to the service has failed.
     let awaited = request.expects_continue && !upload.is_whole() && visitor.io.unread().is_empty();
-    if awaited && send.ready().await.is_ok() && visitor.send_continue().await.is_err() {
+    let is_ready = awaited && poll_fn(|cx| send.poll_ready(cx)).await.is_ok();
+    if is_ready && visitor.send_continue().await.is_err() {
         return ExchangeOutcome::Next(NextStep::Abort);
     }
     let period = ResponseTimeout::for_tunnel(&forward.tunnel, &visitor.worker.core.config);
-    let answering = async {
-        send.ready().await?;
-        send.send_request(outgoing).await
-    };
-    tokio::pin!(answering);
+    let mut exchange = Http2Exchange::new(send, &visitor.worker.runtime, outgoing);
     let mut malformed = None;
     let answered = await_with_timeout(started, period, |cx| {
         let uploaded = upload.poll(cx, visitor);
-        let answer = match answering.as_mut().poll(cx) {
-            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        let answer = match interim.poll_answer(cx, &mut exchange, &mut visitor.io.io) {
+            Poll::Ready(answer) => Poll::Ready(answer),
             Poll::Pending if uploaded.is_err() => {
                 malformed = uploaded.err().flatten();
                 Poll::Ready(None)
@@ -93,20 +92,17 @@ pub(in crate::edge) async fn run(
         // The whole request has been read, so the next one may follow a response of the edge.
         request.body = BodyLength::Empty;
     }
+    if interim.is_partly_sent() && !matches!(answered, Some(Some(Ok(_)))) {
+        // Bytes after a part of an interim response would belong to it.
+        return ExchangeOutcome::Next(NextStep::Abort);
+    }
     match answered {
         Some(Some(Ok(response))) => {
             permit.mark_answered();
-            ExchangeOutcome::Next(respond(visitor, request, response, upload).await)
+            let out = interim.into_unsent();
+            ExchangeOutcome::Next(respond(visitor, request, response, upload, out).await)
         }
-        Some(Some(Err(error))) => {
-            let reason = error.to_string();
-            if request.admitted.idempotent && !has_body {
-                return ExchangeOutcome::Retry(None, reason);
-            }
-            request.admitted.tunnel.health.record_failure();
-            request.record.set_failure(reason);
-            ExchangeOutcome::Refused(Problem::upstream_unreachable())
-        }
+        Some(Some(Err(error))) => without_response(request, &error, has_body),
         Some(None) => match malformed {
             Some(reason) => ExchangeOutcome::Refused(request.malformed_body(reason)),
             None => ExchangeOutcome::Next(NextStep::Abort),
@@ -116,6 +112,110 @@ pub(in crate::edge) async fn run(
             request.record.set_failure("no answer in time");
             ExchangeOutcome::Refused(Problem::upstream_timeout())
         }
+    }
+}
+
+/// Handles a request that has no final response.
+fn without_response(
+    request: &mut Request,
+    error: &Http2ResponseError,
+    has_body: bool,
+) -> ExchangeOutcome {
+    let reason = error.to_string();
+    if matches!(error, Http2ResponseError::Invalid(_)) {
+        request.record.set_failure(reason.clone());
+        return ExchangeOutcome::Refused(Problem::upstream_invalid_response().with_detail(reason));
+    }
+    if request.admitted.idempotent && !has_body {
+        return ExchangeOutcome::Retry(None, reason);
+    }
+    request.admitted.tunnel.health.record_failure();
+    request.record.set_failure(reason);
+    ExchangeOutcome::Refused(Problem::upstream_unreachable())
+}
+
+/// The interim responses that wait for the visitor.
+struct InterimBytes {
+    bytes: Vec<u8>,
+    sent: usize,
+    /// RFC 9110, 15.2: an HTTP/1.0 client gets none.
+    is_wanted: bool,
+}
+
+impl InterimBytes {
+    fn of(request: &Request) -> Self {
+        Self {
+            bytes: Vec::new(),
+            sent: 0,
+            is_wanted: request.response_format.version == http1::Version::Http11,
+        }
+    }
+
+    /// Forwards the interim responses, and waits for the final one; ready with `None` if the visitor
+    /// has disconnected.
+    fn poll_answer<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Http2Exchange,
+        visitor: &mut W,
+    ) -> Poll<Option<Result<Response<ServiceBody>, Http2ResponseError>>> {
+        loop {
+            match exchange.poll(cx) {
+                Poll::Ready(Ok(ServiceResponse::Interim(response))) => {
+                    if self.is_wanted && response.status() != StatusCode::CONTINUE {
+                        translate::write_interim(&mut self.bytes, &response);
+                    }
+                }
+                Poll::Ready(Ok(ServiceResponse::Final(response))) => {
+                    return Poll::Ready(Some(Ok(response)));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Poll::Pending => break,
+            }
+        }
+        match self.poll_write(cx, visitor) {
+            Ok(()) => Poll::Pending,
+            Err(()) => Poll::Ready(None),
+        }
+    }
+
+    /// Writes what the visitor can take. An error means that it has disconnected.
+    fn poll_write<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        visitor: &mut W,
+    ) -> Result<(), ()> {
+        let mut visitor = Pin::new(visitor);
+        while self.sent < self.bytes.len() {
+            let rest = self.bytes.get(self.sent..).unwrap_or_default();
+            match visitor.as_mut().poll_write(cx, rest) {
+                Poll::Ready(Ok(sent)) if sent > 0 => self.sent += sent,
+                Poll::Ready(_) => return Err(()),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        if self.bytes.is_empty() {
+            return Ok(());
+        }
+        match visitor.poll_flush(cx) {
+            Poll::Ready(Ok(())) => {
+                self.bytes.clear();
+                self.sent = 0;
+                Ok(())
+            }
+            Poll::Ready(Err(_)) => Err(()),
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// True if the last response on the visitor's connection is incomplete.
+    fn is_partly_sent(&self) -> bool {
+        self.sent > 0 && self.sent < self.bytes.len()
+    }
+
+    /// The bytes that must precede the final response.
+    fn into_unsent(mut self) -> Vec<u8> {
+        self.bytes.split_off(self.sent)
     }
 }
 
@@ -217,18 +317,18 @@ impl Upload {
     }
 }
 
-/// Sends the response, while the rest of the request is still being sent.
+/// Sends the response after the bytes `out`, while the rest of the request is still being sent.
 async fn respond(
     visitor: &mut Visitor,
     request: &mut Request,
-    response: Response<Incoming>,
+    response: Response<ServiceBody>,
     mut upload: UploadState,
+    mut out: Vec<u8>,
 ) -> NextStep {
     request.admitted.tunnel.health.record_success();
     let record = &mut request.record;
     record.mark_first_byte();
     record.set_status(response.status().as_u16());
-    let mut out = Vec::with_capacity(512);
     let is_head = request.admitted.is_head;
     let (framing, keep_alive) =
         translate::write_response(&mut out, &response, is_head, request.response_format);
@@ -272,7 +372,7 @@ async fn respond(
 }
 
 struct Download {
-    body: Incoming,
+    body: ServiceBody,
     /// `None` if the response has no body, even if the service sends one.
     framing: Option<Framing>,
     out: Vec<u8>,
@@ -282,7 +382,7 @@ struct Download {
 
 enum ExchangeError {
     Visitor,
-    Service(hyper::Error),
+    Service(h2::Error),
 }
 
 impl Download {

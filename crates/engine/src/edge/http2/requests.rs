@@ -6,11 +6,12 @@ mod upload;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use base64::Engine as _;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Response, StatusCode};
+use http_body::Body as _;
 use http1::{BodyLength, BodyReader, FieldValue, field_name};
-use hyper::body::{Body as _, Incoming};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -38,7 +39,10 @@ use crate::edge::response_timeout::{Progress, ResponseTimeout, await_with_timeou
 use crate::edge::revocation;
 use crate::edge::routing::AdmittedRequest;
 use crate::edge::upstream;
-use crate::edge::upstream::{Connection, Http1, Http2, StreamPermit};
+use crate::edge::upstream::{
+    Connection, Http1, Http2, Http2Exchange, Http2ResponseError, ServiceBody, ServiceResponse,
+    StreamPermit,
+};
 use crate::random::random_bytes;
 
 /// Serves one request. `body` is `None` if the request has no body.
@@ -198,10 +202,10 @@ async fn send_http2(
     started: Instant,
     record: &mut AccessRecord,
     interim: &InterimSender,
-) -> Result<(Response<Incoming>, StreamPermit), ResponseHeadError> {
-    let Http2 { mut send, permit } = http2;
+) -> Result<(Response<ServiceBody>, StreamPermit), ResponseHeadError> {
+    let Http2 { send, permit } = http2;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
-    let expects_continue = body.as_ref().is_some_and(VisitorBody::expects_continue);
+    let mut expects_continue = body.as_ref().is_some_and(VisitorBody::expects_continue);
     let reserved = ReservedNames::of(&forward.tunnel.policy);
     let body = body.map_or(RequestBody::Empty, |body| {
         RequestBody::Http2(body, reserved)
@@ -211,21 +215,13 @@ async fn send_http2(
     else {
         return Err(ResponseHeadError::Refused(Problem::upstream_unreachable()));
     };
-    let answering = async {
-        send.ready().await?;
-        if expects_continue {
-            // The library does not report interim responses of the service, so the edge itself
-            // sends `100 Continue`.
-            interim.send_continue().await;
-        }
-        send.send_request(request).await
-    };
-    tokio::pin!(answering);
+    let mut exchange = Http2Exchange::new(send, &worker.runtime, request);
     let period = ResponseTimeout::for_tunnel(&forward.tunnel, &worker.core.config);
     record.set_upload_counter(upload_counter.clone());
     let answering = await_with_timeout(started, period, |cx| {
         record.add_sent_bytes(0);
-        (answering.as_mut().poll(cx), upload_counter.progress())
+        let answer = poll_http2(cx, &mut exchange, interim, &mut expects_continue);
+        (answer, upload_counter.progress())
     });
     match answering.await {
         Some(Ok(response)) => {
@@ -234,6 +230,12 @@ async fn send_http2(
         }
         Some(Err(_)) if upload_counter.is_broken() => {
             Err(ResponseHeadError::Refused(Problem::conflict()))
+        }
+        Some(Err(error @ Http2ResponseError::Invalid(_))) => {
+            let reason = error.to_string();
+            record.set_failure(reason.clone());
+            let problem = Problem::upstream_invalid_response().with_detail(reason);
+            Err(ResponseHeadError::Refused(problem))
         }
         Some(Err(error)) => Err(ResponseHeadError::ConnectionFailed(error.to_string())),
         None => {
@@ -244,10 +246,35 @@ async fn send_http2(
     }
 }
 
+/// Sends a request, forwards the interim responses, and waits for the final one. Few services with
+/// HTTP/2 send a 100, so the edge itself sends it if the visitor expects one.
+fn poll_http2(
+    cx: &mut Context<'_>,
+    exchange: &mut Http2Exchange,
+    interim: &InterimSender,
+    expects_continue: &mut bool,
+) -> Poll<Result<Response<ServiceBody>, Http2ResponseError>> {
+    if *expects_continue {
+        ready!(exchange.poll_ready(cx))?;
+        *expects_continue = false;
+        interim.send_continue(cx);
+    }
+    loop {
+        match ready!(exchange.poll(cx))? {
+            ServiceResponse::Interim(response) if response.status() == StatusCode::CONTINUE => {}
+            ServiceResponse::Interim(mut response) => {
+                translate::strip_response_fields(response.headers_mut());
+                interim.send(cx, response);
+            }
+            ServiceResponse::Final(response) => return Poll::Ready(Ok(response)),
+        }
+    }
+}
+
 /// Forwards the response of a service that uses HTTP/2.
 fn respond_http2(
     forward: &AdmittedRequest,
-    response: Response<Incoming>,
+    response: Response<ServiceBody>,
     permit: StreamPermit,
     mut record: AccessRecord,
 ) -> Response<DownstreamBody> {
@@ -389,7 +416,7 @@ pub(in crate::edge) async fn upgrade(
         }
     });
     let mut response = answer.response.map(|()| DownstreamBody::Full(None));
-    *response.status_mut() = http::StatusCode::OK;
+    *response.status_mut() = StatusCode::OK;
     response.headers_mut().remove("sec-websocket-accept");
     response
 }

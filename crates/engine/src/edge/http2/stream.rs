@@ -3,14 +3,14 @@
 use std::error::Error;
 use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::ext::Protocol;
 use h2::server::SendResponse;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason, RecvStream};
 use http::header::{CONTENT_LENGTH, DATE};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::Visitor;
+use super::body_sender::BodySender;
 use super::keep_alive::LastReceived;
 use super::requests::DownstreamBody;
 use super::upgraded_stream::UpgradedStream;
@@ -51,14 +52,10 @@ impl InterimSender {
     }
 
     /// Sends `100 Continue`.
-    pub(in crate::edge) async fn send_continue(&self) {
-        poll_fn(|cx| {
-            let mut response = Response::new(());
-            *response.status_mut() = StatusCode::CONTINUE;
-            self.send(cx, response);
-            Poll::Ready(())
-        })
-        .await;
+    pub(in crate::edge) fn send_continue(&self, cx: &mut Context<'_>) {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::CONTINUE;
+        self.send(cx, response);
     }
 
     /// Ready when the visitor has reset the stream.
@@ -148,85 +145,7 @@ async fn respond(
             // Without a receiver the stream is reset.
             upgrade.upgraded.send(stream).ok();
         }
-        None => BodySender::new(sender, body).await,
-    }
-}
-
-/// Sends a response body as fast as the visitor reads it.
-struct BodySender {
-    stream: SendStream<Bytes>,
-    body: DownstreamBody,
-    /// Data that waits for the window of the stream, and whether it is the end of the body.
-    waiting: Option<(Bytes, bool)>,
-}
-
-impl BodySender {
-    fn new(stream: SendStream<Bytes>, body: DownstreamBody) -> Self {
-        Self {
-            stream,
-            body,
-            waiting: None,
-        }
-    }
-
-    /// Ready at the end of the body.
-    ///
-    /// # Errors
-    /// The visitor has reset the stream, or its connection has ended.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
-        loop {
-            // The task is also woken by a reset.
-            if let Poll::Ready(reason) = self.stream.poll_reset(cx)? {
-                return Poll::Ready(Err(reason.into()));
-            }
-            let waits_for_window = |(data, _): &(Bytes, bool)| !data.is_empty();
-            if self.waiting.as_ref().is_some_and(waits_for_window) {
-                while self.stream.capacity() == 0 {
-                    match ready!(self.stream.poll_capacity(cx)) {
-                        Some(Ok(_)) => {}
-                        Some(Err(error)) => return Poll::Ready(Err(error)),
-                        None => return Poll::Ready(Err(Reason::STREAM_CLOSED.into())),
-                    }
-                }
-            }
-            if let Some((data, is_last)) = self.waiting.take() {
-                self.stream.send_data(data, is_last)?;
-                if is_last {
-                    return Poll::Ready(Ok(()));
-                }
-            }
-            let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                Some(Ok(frame)) => frame,
-                Some(Err(error)) => {
-                    self.stream.send_reset(reset_code(&error));
-                    return Poll::Ready(Ok(()));
-                }
-                None => return Poll::Ready(self.stream.send_data(Bytes::new(), true)),
-            };
-            match frame.into_data() {
-                Ok(data) => {
-                    // One byte of the connection's window is reserved, and only if there is data. A
-                    // stream that waits would otherwise occupy the window of other streams.
-                    // `send_data` reserves the rest.
-                    self.stream.reserve_capacity(usize::from(!data.is_empty()));
-                    self.waiting = Some((data, self.body.is_end_stream()));
-                }
-                Err(frame) => {
-                    self.stream.reserve_capacity(0);
-                    let trailers = frame.into_trailers().unwrap_or_default();
-                    return Poll::Ready(self.stream.send_trailers(trailers));
-                }
-            }
-        }
-    }
-}
-
-impl Future for BodySender {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // The record of the body contains the outcome, also if the visitor has reset the stream.
-        self.get_mut().poll_send(cx).map(drop)
+        None => BodySender::new(sender, body, reset_code).await,
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) enum ConnectError {
     #[error("{}", PLAINTEXT)]
     Plaintext,
     #[error("the service does not speak HTTP/2: {0}")]
-    Http2(hyper::Error),
+    Http2(h2::Error),
     #[error("the service's handshake took too long")]
     Deadline,
 }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use hyper::client::conn::http2;
+use bytes::Bytes;
+use h2::client::SendRequest;
 use tokio::sync::Notify;
 use transport::permit::{Counter, Permit};
 
-use crate::edge::http2::body::CountingBody;
-
 /// A slot for one request on a shared HTTP/2 connection.
 pub(crate) struct Http2 {
-    pub(crate) send: http2::SendRequest<CountingBody>,
+    pub(crate) send: SendRequest<Bytes>,
     pub(crate) permit: StreamPermit,
 }
 
@@ -35,7 +35,7 @@ pub(super) const MAX_CONCURRENT_STREAMS: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct SharedHttp2 {
-    pub(super) send: http2::SendRequest<CountingBody>,
+    pub(super) send: SendRequest<Bytes>,
     pub(super) limit: Arc<StreamLimit>,
     pub(super) last_used: Instant,
 }
@@ -43,12 +43,20 @@ pub(super) struct SharedHttp2 {
 impl SharedHttp2 {
     /// Acquires a slot, if one is free.
     pub(super) fn try_acquire(&mut self) -> Option<Http2> {
-        if self.send.is_closed() || !self.limit.has_room() {
+        if self.is_closed() || !self.limit.has_room() {
             return None;
         }
         self.last_used = Instant::now();
         let (send, permit) = (self.send.clone(), StreamPermit::take(&self.limit));
         Some(Http2 { send, permit })
+    }
+
+    /// True if the connection has ended, or accepts no more requests.
+    pub(super) fn is_closed(&self) -> bool {
+        // A clone waits for no stream of its own, so the state is known at once.
+        let mut send = self.send.clone();
+        let polled = send.poll_ready(&mut Context::from_waker(Waker::noop()));
+        matches!(polled, Poll::Ready(Err(_)))
     }
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hyper::client::conn::http2::Builder;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use bytes::Bytes;
+use h2::client::Builder;
 use types::id::TunnelId;
 
 use super::connect::ConnectError;
-use super::http2::{Http2, SharedHttp2, StreamLimit, StreamPermit};
+use super::http2::{Http2, MAX_CONCURRENT_STREAMS, SharedHttp2, StreamLimit, StreamPermit};
 use super::io::UpstreamIo;
 use super::tls::HANDSHAKE_DEADLINE;
 use crate::core::Worker;
@@ -16,7 +16,7 @@ use crate::core::Worker;
 /// Window of one response: the bytes in flight on a connection with 50 MB/s and 20 ms.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 
-/// Window of all [`MAX_CONCURRENT_STREAMS`](super::http2::MAX_CONCURRENT_STREAMS) responses. Bytes occupy the window until their visitor
+/// Window of all [`MAX_CONCURRENT_STREAMS`] responses. Bytes occupy the window until their visitor
 /// has read them, so with a smaller window a few slow visitors would block all other visitors.
 const CONNECTION_WINDOW: u32 = 32 * STREAM_WINDOW;
 
@@ -26,15 +26,16 @@ pub(super) async fn connect(
     tunnel: TunnelId,
     io: UpstreamIo,
 ) -> Result<Http2, ConnectError> {
-    let mut builder = Builder::new(TokioExecutor::new());
+    let mut builder = Builder::new();
     builder
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(STREAM_WINDOW)
+        .enable_push(false)
+        .initial_max_send_streams(MAX_CONCURRENT_STREAMS)
+        .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_header_list_size(
             u32::try_from(worker.core.config.limits.header_bytes).unwrap_or(u32::MAX),
         );
-    let handshake = builder.handshake(TokioIo::new(io));
+    let handshake = builder.handshake::<UpstreamIo, Bytes>(io);
     let (send, connection) = tokio::time::timeout(HANDSHAKE_DEADLINE, handshake)
         .await
         .map_err(|_| ConnectError::Deadline)?
@@ -51,7 +52,7 @@ pub(super) async fn connect(
                 _ended = &mut connection => return,
                 () = limit.answered() => {}
             }
-            let max = connection.current_max_send_streams();
+            let max = connection.max_concurrent_send_streams();
             limit.set(max);
         }
     });

@@ -268,7 +268,7 @@ impl<C: Reusable> UpstreamPool<C> {
             let aged = |used: &Instant| now.saturating_duration_since(*used) >= idle;
             connections.http2.retain(|shared| {
                 let unused = shared.limit.is_idle() && aged(&shared.last_used);
-                !unused && !shared.send.is_closed()
+                !unused && !shared.is_closed()
             });
             !connections.http1.is_empty()
                 || !connections.http2.is_empty()

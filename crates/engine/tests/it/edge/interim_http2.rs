@@ -6,7 +6,7 @@ use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::ext::Protocol;
 use h2::{Reason, SendStream};
-use http::{HeaderMap, Method, Request, Version};
+use http::{HeaderMap, Method, Request, Response, Version};
 use testing::{Report, ScriptedUpstream, Step, TestEngine, Upstream, within};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -171,6 +171,80 @@ async fn the_edge_requests_a_body_for_an_http_2_service() {
     let host = tunnel.hostname();
     let mut visitor = Visitor::connect(&engine, host).await;
     assert_eq!(visitor.put_body(host).await.0, 200);
+}
+
+/// A service with HTTP/2 that sends interim responses with these statuses and sizes of a field, and
+/// then 200.
+async fn http2_service(interim: &'static [(u16, usize)]) -> Upstream {
+    Upstream::start(move |stream, _| async move {
+        let Ok(mut connection) = h2::server::handshake(stream).await else {
+            return;
+        };
+        while let Some(Ok((_, mut answer))) = connection.accept().await {
+            for (status, length) in interim {
+                let hint = Response::builder()
+                    .status(*status)
+                    .header("link", "a".repeat(*length))
+                    .header("set-cookie", "__Host-svc_auth=x; Path=/");
+                answer.send_informational(hint.body(()).unwrap()).ok();
+            }
+            // The engine may have reset the stream.
+            if let Ok(mut body) = answer.send_response(Response::new(()), false) {
+                body.send_data("ok".into(), true).ok();
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn interim_answers_of_an_http_2_service_reach_its_visitors_in_order() {
+    let engine = TestEngine::start().await;
+    // The edge itself sends the 100 that a visitor expects.
+    let service = http2_service(&[(103, 1), (100, 1), (102, 2)]).await;
+    let tunnel = engine.publish_h2c(service.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = Visitor::connect(&engine, host).await;
+    let mut exchange = visitor.get(host).await;
+    for (status, link) in [(103, "a"), (102, "aa")] {
+        let (received, fields) = exchange.interim().await.unwrap();
+        assert_eq!(
+            (received, fields["link"].as_bytes()),
+            (status, link.as_bytes())
+        );
+        assert_eq!(fields.len(), 1, "{fields:?}");
+    }
+    assert_eq!(exchange.interim().await, None);
+    assert_eq!(exchange.end().await, (200, "ok".into()));
+
+    let mut http1 = engine.visitor().http1(host).await;
+    http1.request("GET", "/", host, "").await;
+    for status in [103, 102] {
+        assert_eq!(http1.head().await.status, status);
+    }
+    let answer = http1.answer().await;
+    assert_eq!((answer.status, answer.text()), (200, "ok"));
+    let old = http1.exchange(format!("GET / HTTP/1.0\r\nHost: {host}\r\n\r\n").as_bytes());
+    assert_eq!(old.await.status, 200);
+}
+
+#[tokio::test]
+async fn interim_answers_of_an_http_2_service_are_limited() {
+    let engine = TestEngine::start().await;
+    for (service, forwarded) in [
+        (http2_service(&[(103, 15_000); 3]).await, 2),
+        (http2_service(&[(103, 1); 17]).await, 16),
+    ] {
+        let tunnel = engine.publish_h2c(service.addr()).await;
+        let host = tunnel.hostname();
+        let mut visitor = Visitor::connect(&engine, host).await;
+        let mut exchange = visitor.get(host).await;
+        assert_eq!(exchange.statuses().await, vec![103; forwarded]);
+        assert_eq!(exchange.end().await.0, 502);
+        let answer = engine.visitor().http1(host).await.get("/", host).await;
+        assert_eq!(answer.status, 502);
+        assert_eq!(answer.json()["code"], "upstream_invalid_response");
+    }
 }
 
 /// They would otherwise use memory without limit while the visitor does not read.

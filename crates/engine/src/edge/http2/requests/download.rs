@@ -11,7 +11,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use http1::{BodyReader, BodyState, Slots, parse_trailers};
-use hyper::body::Incoming;
 use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::sync::mpsc;
 use tokio_util::sync::PollSender;
@@ -25,7 +24,7 @@ use crate::edge::headers::trailers;
 use crate::edge::http2::requests::upload::Upload;
 use crate::edge::http2::slow_reader_timeout;
 use crate::edge::upstream;
-use crate::edge::upstream::{Http1, StreamPermit};
+use crate::edge::upstream::{Http1, ServiceBody, StreamPermit};
 
 /// A response body for an HTTP/2 visitor.
 pub(in crate::edge) enum DownstreamBody {
@@ -41,7 +40,7 @@ pub(in crate::edge) enum DownstreamBody {
 
 /// A response body that passes unchanged.
 pub(in crate::edge) struct Http2Body {
-    pub(super) body: Incoming,
+    pub(super) body: ServiceBody,
     pub(super) record: AccessRecord,
     pub(super) bytes: u64,
     pub(super) _permit: StreamPermit,
