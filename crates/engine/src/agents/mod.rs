@@ -43,7 +43,7 @@ pub(crate) use self::pending_streams::PendingStreams;
 use self::pool::{Checkout, Pool};
 pub(crate) use self::pool_stats::PoolStats;
 use self::stream::PooledStream;
-pub(crate) use self::stream::TunnelStream;
+pub(crate) use self::stream::{SharedRequests, TunnelStream};
 use crate::access::TokenError;
 use crate::live::LoadMetric;
 use crate::random::random_bytes;

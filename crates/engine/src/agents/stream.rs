@@ -34,7 +34,15 @@ pub(crate) struct TunnelStream {
     transport: StreamTransport,
     /// Boxed, because streams of raw tunnels have none.
     exchanges: Option<Box<ExchangeState>>,
+    /// The requests of an HTTP/2 connection.
+    shared: Option<Arc<dyn SharedRequests>>,
     _slot: StreamSlot,
+}
+
+/// The requests on a connection that several use at the same time.
+pub(crate) trait SharedRequests: std::fmt::Debug + Send + Sync {
+    /// True if no request is in progress.
+    fn is_idle(&self) -> bool;
 }
 
 /// State of a stream with consecutive HTTP exchanges (extension `exchange/1`).
@@ -66,6 +74,7 @@ impl TunnelStream {
         Self {
             transport: StreamTransport::Standing(seated),
             exchanges: None,
+            shared: None,
             _slot: slot,
         }
     }
@@ -74,6 +83,7 @@ impl TunnelStream {
         Self {
             transport: StreamTransport::Lane(Box::new(carried)),
             exchanges: None,
+            shared: None,
             _slot: slot,
         }
     }
@@ -82,6 +92,7 @@ impl TunnelStream {
         Self {
             transport: StreamTransport::Dedicated(stream),
             exchanges: None,
+            shared: None,
             _slot: slot,
         }
     }
@@ -113,6 +124,21 @@ impl TunnelStream {
         if let Some(exchanges) = &mut self.exchanges {
             exchanges.is_idle = true;
             exchanges.is_reused = true;
+        }
+    }
+
+    /// Several requests use the stream at the same time. It ends as after a complete exchange if none
+    /// is in progress then.
+    pub(crate) fn share(&mut self, requests: Arc<dyn SharedRequests>) {
+        self.shared = Some(requests);
+    }
+
+    /// True if no response is missing.
+    fn is_idle(&self) -> bool {
+        match (&self.shared, &self.exchanges) {
+            (Some(requests), _) => requests.is_idle(),
+            (None, Some(exchanges)) => exchanges.is_idle,
+            (None, None) => false,
         }
     }
 
@@ -367,11 +393,7 @@ impl AsyncWrite for PooledStream {
 
 impl Drop for TunnelStream {
     fn drop(&mut self) {
-        if !self
-            .exchanges
-            .as_ref()
-            .is_some_and(|exchanges| exchanges.is_idle)
-        {
+        if !self.is_idle() {
             return;
         }
         match &mut self.transport {

@@ -10,6 +10,8 @@ use h2::client::SendRequest;
 use tokio::sync::Notify;
 use transport::permit::{Counter, Permit};
 
+use crate::agents::SharedRequests;
+
 /// A slot for one request on a shared HTTP/2 connection.
 pub(crate) struct Http2 {
     pub(crate) send: SendRequest<Bytes>,
@@ -95,6 +97,12 @@ impl StreamLimit {
 
     pub(super) fn is_idle(&self) -> bool {
         self.active.count() == 0
+    }
+}
+
+impl SharedRequests for StreamLimit {
+    fn is_idle(&self) -> bool {
+        Self::is_idle(self)
     }
 }
 

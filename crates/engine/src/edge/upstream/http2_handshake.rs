@@ -24,8 +24,12 @@ const CONNECTION_WINDOW: u32 = 32 * STREAM_WINDOW;
 pub(super) async fn connect(
     worker: &Worker,
     tunnel: TunnelId,
-    io: UpstreamIo,
+    mut io: UpstreamIo,
 ) -> Result<Http2, ConnectError> {
+    let load = StreamLimit::unknown();
+    let permit = StreamPermit::take(&load);
+    let requests = Arc::clone(&load);
+    io.stream_mut().share(requests);
     let mut builder = Builder::new();
     builder
         .enable_push(false)
@@ -40,8 +44,6 @@ pub(super) async fn connect(
         .await
         .map_err(|_| ConnectError::Deadline)?
         .map_err(ConnectError::Http2)?;
-    let load = StreamLimit::unknown();
-    let permit = StreamPermit::take(&load);
     // The task ends when the last sender is dropped. Every exchange gets and reports an error of
     // the connection itself.
     let limit = Arc::clone(&load);

@@ -1,8 +1,12 @@
 //! Services that reset their connection after a response, or within it.
 
+use std::sync::Arc;
+
 use client::Properties;
-use http::Request;
-use testing::{H2Visitor, ScriptedUpstream, Step, TestEngine};
+use http::{Request, Response};
+use testing::{H2Visitor, ScriptedUpstream, Step, TestEngine, Upstream};
+use tokio::sync::Notify;
+use tokio_rustls::TlsAcceptor;
 
 use super::idle::{end_of_stream, observed};
 
@@ -49,7 +53,7 @@ async fn a_reset_after_a_complete_response_is_not_reported_as_failed() {
         let request = Request::builder()
             .method(method)
             .uri(format!("https://{host}/"))
-            .body(H2Visitor::full(Vec::new()))
+            .body(H2Visitor::full(""))
             .unwrap();
         let answer = engine
             .visitor()
@@ -93,5 +97,67 @@ async fn a_reset_within_a_response_is_reported_as_failed() {
         assert!(!is_served, "{response:?}: {answer:?}");
         let error = end_of_stream(&mut streams).await;
         assert!(error.is_some(), "{response:?}");
+    }
+}
+
+/// A service with HTTP/2 that responds to a request, completely or not, and resets its connection when
+/// it is notified.
+async fn resetting_http2_service(
+    engine: &TestEngine,
+    is_complete: bool,
+    end: &Arc<Notify>,
+) -> Upstream {
+    let config = engine.ca().server(&["localhost"], &["h2"]);
+    let end = Arc::clone(end);
+    Upstream::start(move |stream, _| {
+        let acceptor = TlsAcceptor::from(Arc::clone(&config));
+        let end = Arc::clone(&end);
+        async move {
+            stream.set_zero_linger().unwrap();
+            let Ok(session) = acceptor.accept(stream).await else {
+                return;
+            };
+            let Ok(mut connection) = h2::server::handshake(session).await else {
+                return;
+            };
+            let Some(Ok((_, mut answer))) = connection.accept().await else {
+                return;
+            };
+            let _body = answer
+                .send_response(Response::new(()), is_complete)
+                .unwrap();
+            tokio::select! {
+                _ = connection.accept() => {}
+                () = end.notified() => {}
+            }
+        }
+    })
+    .await
+}
+
+/// The engine knows whether a request was in progress on the connection.
+#[tokio::test]
+async fn a_reset_of_an_idle_http_2_service_is_not_reported_as_failed() {
+    let engine = TestEngine::start().await;
+    for is_complete in [true, false] {
+        let end = Arc::new(Notify::new());
+        let service = resetting_http2_service(&engine, is_complete, &end).await;
+        let properties = Properties::http().upstream_tls(true);
+        let (host, mut streams, _agent) = observed(&engine, service.addr(), properties).await;
+        let mut visitor = engine.visitor().h2(&host).await;
+        let request = Request::get(format!("https://{host}/"))
+            .body(H2Visitor::full(""))
+            .unwrap();
+        let answer = visitor.send(request).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        if is_complete {
+            assert!(H2Visitor::collect(answer).await.is_complete);
+            end.notify_one();
+        } else {
+            end.notify_one();
+            assert!(!H2Visitor::collect(answer).await.is_complete);
+        }
+        let error = end_of_stream(&mut streams).await;
+        assert_eq!(error.is_none(), is_complete, "{error:?}");
     }
 }
