@@ -1,0 +1,231 @@
+//! The names that the responder answers, and their records.
+
+use std::net::IpAddr;
+
+use hickory_proto::rr::rdata::{A, AAAA, HINFO, NS, SOA, TXT};
+use hickory_proto::rr::{Name, RData, RecordType};
+
+use crate::records::DnsRecords;
+
+/// A text that is no name of DNS.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a DNS name")]
+pub struct NameError(pub String);
+
+/// Parses an absolute name. The dot at its end may be left out.
+///
+/// # Errors
+/// It has labels that are empty or too long, is too long itself, or is the root.
+pub(crate) fn parse_name(text: &str) -> Result<Name, NameError> {
+    let invalid = || NameError(text.to_owned());
+    // Escapes of files with zones are not used by names of hosts.
+    if text.contains('\\') || text.contains("..") || text.starts_with('.') {
+        return Err(invalid());
+    }
+    let mut name = Name::from_ascii(text).map_err(|_| invalid())?;
+    if name.is_root() {
+        return Err(invalid());
+    }
+    name.set_fqdn(true);
+    Ok(name)
+}
+
+/// A name, and all names below it.
+#[derive(Clone, Debug)]
+pub struct Zone {
+    apex: Name,
+    /// Addresses of all its names; empty for a zone that is only for challenges.
+    addresses: Vec<IpAddr>,
+}
+
+impl Zone {
+    /// A zone that has only TXT records of challenges.
+    ///
+    /// # Errors
+    /// The text is no name.
+    pub fn of_challenges(apex: &str) -> Result<Self, NameError> {
+        Self::of_hosts(apex, Vec::new())
+    }
+
+    /// A zone in which every name has these addresses.
+    ///
+    /// # Errors
+    /// The text is no name.
+    pub fn of_hosts(apex: &str, addresses: Vec<IpAddr>) -> Result<Self, NameError> {
+        let apex = parse_name(apex)?;
+        Ok(Self { apex, addresses })
+    }
+
+    /// Its first name.
+    pub(crate) fn apex(&self) -> &Name {
+        &self.apex
+    }
+}
+
+/// All zones of a responder, with their name server and their records.
+#[derive(Clone, Debug)]
+pub struct Zones {
+    name_server: Name,
+    /// Mailbox of the zones' operator (RFC 2142).
+    mailbox: Name,
+    zones: Vec<Zone>,
+    records: DnsRecords,
+}
+
+/// Result of a look-up.
+pub(crate) enum Found {
+    /// The data of the requested type, and their time to live.
+    Data(Vec<RData>, u32),
+    /// The name exists, and has no records of this type.
+    NoData,
+    /// The name does not exist.
+    NoName,
+}
+
+impl Zones {
+    /// `name_server` is the name in their NS and SOA records.
+    ///
+    /// # Errors
+    /// It is no name, or too long.
+    pub fn new(name_server: &str, zones: Vec<Zone>) -> Result<Self, NameError> {
+        let name_server_name = parse_name(name_server)?;
+        let mailbox = name_server_name.prepend_label("hostmaster");
+        Ok(Self {
+            mailbox: mailbox.map_err(|_| NameError(name_server.to_owned()))?,
+            name_server: name_server_name,
+            zones,
+            records: DnsRecords::default(),
+        })
+    }
+
+    /// The records of challenges, which orders change.
+    pub fn records(&self) -> &DnsRecords {
+        &self.records
+    }
+
+    /// Returns true if a zone contains the name. A text that is no name is in no zone.
+    pub fn contain(&self, name: &str) -> bool {
+        parse_name(name).is_ok_and(|name| self.find(&name).is_some())
+    }
+
+    /// The zone with the most labels that contains a name.
+    pub(crate) fn find(&self, name: &Name) -> Option<&Zone> {
+        let zones = self.zones.iter().filter(|zone| zone.apex.zone_of(name));
+        zones.max_by_key(|zone| zone.apex.iter().len())
+    }
+
+    /// The records of a name of `zone`.
+    pub(crate) fn look_up(&self, zone: &Zone, name: &Name, kind: RecordType) -> Found {
+        let is_apex = *name == zone.apex;
+        let has_addresses = !zone.addresses.is_empty();
+        if !is_apex && !has_addresses && !self.records.are_at_or_below(name) {
+            return Found::NoName;
+        }
+        let (data, ttl) = match kind {
+            RecordType::TXT => {
+                let texts = self.records.texts(name).into_iter();
+                let data = texts.map(|text| RData::TXT(TXT::new(vec![text])));
+                (data.collect(), CHALLENGE_TTL)
+            }
+            RecordType::A => (zone.ipv4(), ADDRESS_TTL),
+            RecordType::AAAA => (zone.ipv6(), ADDRESS_TTL),
+            RecordType::SOA if is_apex => (vec![self.soa()], CHALLENGE_TTL),
+            RecordType::NS if is_apex => {
+                (vec![RData::NS(NS(self.name_server.clone()))], SERVER_TTL)
+            }
+            // RFC 8482 section 4.2: one small record instead of all.
+            RecordType::ANY => {
+                let info = HINFO::new("RFC8482".to_owned(), String::new());
+                (vec![RData::HINFO(info)], SERVER_TTL)
+            }
+            _ => (Vec::new(), 0),
+        };
+        if data.is_empty() {
+            Found::NoData
+        } else {
+            Found::Data(data, ttl)
+        }
+    }
+
+    /// The start of authority, which is the same for all zones.
+    pub(crate) fn soa(&self) -> RData {
+        RData::SOA(SOA::new(
+            self.name_server.clone(),
+            self.mailbox.clone(),
+            // There is no second server that would compare it.
+            1,
+            DAY,
+            DAY,
+            DAY,
+            // Resolvers remember for so long that there is no record.
+            CHALLENGE_TTL,
+        ))
+    }
+}
+
+impl Zone {
+    fn ipv4(&self) -> Vec<RData> {
+        let addresses = self.addresses.iter().filter_map(|address| match address {
+            IpAddr::V4(address) => Some(RData::A(A(*address))),
+            IpAddr::V6(_) => None,
+        });
+        addresses.collect()
+    }
+
+    fn ipv6(&self) -> Vec<RData> {
+        let addresses = self.addresses.iter().filter_map(|address| match address {
+            IpAddr::V6(address) => Some(RData::AAAA(AAAA(*address))),
+            IpAddr::V4(_) => None,
+        });
+        addresses.collect()
+    }
+}
+
+/// Seconds for which a resolver keeps a challenge, or that there is none: shorter than the delay
+/// between two attempts.
+pub(crate) const CHALLENGE_TTL: u32 = 5;
+
+/// Seconds for which a resolver keeps an address: a moved engine is reached again soon.
+const ADDRESS_TTL: u32 = 300;
+
+/// Seconds for which a resolver keeps the name server, which does not change.
+const SERVER_TTL: u32 = 3600;
+
+/// Times for other servers of the zone, which do not exist.
+const DAY: i32 = 24 * 3600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_are_no_names_are_refused() {
+        let long = "a.".repeat(200);
+        let label = "a".repeat(64);
+        for text in ["", ".", "a..b", ".a", "a\\.b", "a b", &long, &label] {
+            assert!(parse_name(text).is_err(), "{text:?}");
+        }
+        let expected = parse_name("H.example.").unwrap();
+        assert_eq!(parse_name("h.example").unwrap(), expected);
+    }
+
+    #[test]
+    fn the_zone_with_the_most_labels_is_used() {
+        let zones = ["example", "t.h.example", "h.example"]
+            .map(|apex| Zone::of_challenges(apex).unwrap())
+            .to_vec();
+        let zones = Zones::new("ns.other.example.net", zones).unwrap();
+        for (name, apex) in [
+            ("a.T.h.example", "t.h.example"),
+            ("t.h.example", "t.h.example"),
+            ("a.h.example", "h.example"),
+            ("at.h.example", "h.example"),
+            ("ah.example", "example"),
+        ] {
+            let found = zones.find(&parse_name(name).unwrap()).unwrap();
+            assert_eq!(*found.apex(), parse_name(apex).unwrap(), "{name}");
+        }
+        assert!(zones.contain("a.example"));
+        assert!(!zones.contain("a.example.net"));
+    }
+}
