@@ -64,7 +64,7 @@ impl Zones {
     /// Responds to a message. `None` if it is a response itself or has no header: then nothing may
     /// be sent, or two servers would respond to each other for ever.
     pub fn respond(&self, request: &[u8], transport: Transport) -> Option<Response> {
-        let (mut reply, result) = self.reply(request)?;
+        let (reply, result) = self.reply(request)?;
         let limit = match transport {
             Transport::Udp => udp_limit(request.len(), reply.payload),
             Transport::Tcp => usize::from(u16::MAX),
