@@ -39,7 +39,10 @@ pub enum UpdateError {
     #[error("{0}; correct `dns_update`")]
     Name(#[from] NameError),
     /// There is no connection.
-    #[error("the name server {server} cannot be reached: {problem}; check `server` and that it accepts TCP from here")]
+    #[error(
+        "the name server {server} cannot be reached: {problem}; check `server` and that it accepts \
+         TCP from here"
+    )]
     Connection {
         /// The server.
         server: String,
@@ -47,16 +50,27 @@ pub enum UpdateError {
         problem: String,
     },
     /// The server's response is malformed, belongs to another request, or has a wrong signature.
-    #[error("the response of the name server cannot be trusted: {0}; check `server`, and that the key is the same on both sides")]
+    #[error(
+        "the response of the name server cannot be trusted: {0}; check `server`, and that the key \
+         is the same on both sides"
+    )]
     Response(&'static str),
     /// The server does not accept the signature.
-    #[error("the name server refuses the key: {}; {}", problem(*code), next_step(*code))]
+    #[error(
+        "the name server refuses the key: {}; {}",
+        signature_problem(*code),
+        signature_step(*code)
+    )]
     Signature {
         /// The code in the signature of the response.
         code: u16,
     },
     /// The server does not change the zone.
-    #[error("the name server refuses to {action}: {}; {}", code_text(*code), step_after(*code))]
+    #[error(
+        "the name server refuses to {action}: {}; {}",
+        code_text(*code),
+        step_after(*code)
+    )]
     Refused {
         /// The request, as the end of a sentence.
         action: &'static str,
@@ -69,7 +83,7 @@ pub enum UpdateError {
 }
 
 /// Meaning of a code of TSIG (RFC 8945 section 3).
-fn problem(code: u16) -> String {
+fn signature_problem(code: u16) -> String {
     match TsigError::from(code) {
         TsigError::BadSig => "BADSIG".to_owned(),
         TsigError::BadKey => "BADKEY".to_owned(),
@@ -79,7 +93,7 @@ fn problem(code: u16) -> String {
     }
 }
 
-fn next_step(code: u16) -> &'static str {
+fn signature_step(code: u16) -> &'static str {
     match TsigError::from(code) {
         TsigError::BadSig => "enter the same secret in `key_file` and on the server",
         TsigError::BadKey => {
@@ -225,11 +239,9 @@ impl Exchange {
         let response = self.send(stream, message).await?;
         let code = response.metadata.response_code;
         // The name itself often does not exist yet; the authority section has its zone.
-        let records = response.answers.iter().chain(&response.authorities);
-        let is_start = |record: &&Record| {
-            record.record_type() == RecordType::SOA && record.name.zone_of(name)
-        };
-        let found = records.map(Some).map(Option::into_iter).flatten().find(is_start);
+        let mut records = response.answers.iter().chain(&response.authorities);
+        let found = records
+            .find(|record| record.record_type() == RecordType::SOA && record.name.zone_of(name));
         match (code, found) {
             (ResponseCode::NoError | ResponseCode::NXDomain, Some(record)) => {
                 Ok(record.name.clone())
@@ -286,9 +298,7 @@ impl Exchange {
         let Some(mut verifier) = verifier else {
             return Err(internal("there is no verifier"));
         };
-        check(&bytes, &message, |bytes| {
-            verifier.verify(bytes).map(|_| ())
-        })
+        check(&bytes, &message, |bytes| verifier.verify(bytes).map(drop))
     }
 }
 
@@ -298,7 +308,8 @@ fn check(
     request: &Message,
     verify: impl FnOnce(&[u8]) -> Result<(), ProtoError>,
 ) -> Result<Message, UpdateError> {
-    let response = Message::from_vec(bytes).map_err(|_| UpdateError::Response("it is malformed"))?;
+    let response =
+        Message::from_vec(bytes).map_err(|_| UpdateError::Response("it is malformed"))?;
     let (sent, received) = (&request.metadata, &response.metadata);
     if received.message_type != MessageType::Response
         || received.id != sent.id
