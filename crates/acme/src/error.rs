@@ -4,6 +4,8 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use dns::UpdateError;
+
 use crate::chain::ChainError;
 
 /// Reason why there is no new certificate. The current one stays in use.
@@ -82,6 +84,9 @@ pub enum OrderError {
         /// Description of the error, as the end of a sentence.
         problem: String,
     },
+    /// The name server did not change a DNS record.
+    #[error("a DNS record cannot be changed: {0}")]
+    Update(UpdateError),
     /// A library failed; never caused by a peer.
     #[error("the order cannot be prepared: {0}; report this as a defect")]
     Internal(String),
@@ -114,10 +119,11 @@ impl OrderError {
     }
 
     /// The text for clients without a credential. It lacks the output of the operator's program,
-    /// which may contain secrets.
+    /// which may contain secrets, and the name server behind the domain.
     pub(crate) fn public_text(&self) -> String {
         match self {
             Self::Program { .. } => PROGRAM_FAILED.to_owned(),
+            Self::Update(_) => UPDATE_FAILED.to_owned(),
             _ => self.to_string(),
         }
     }
@@ -157,13 +163,15 @@ const MAX_TEXT_CHARS: usize = 1000;
 
 const PROGRAM_FAILED: &str = "the program for DNS records failed; the log has its output";
 
+const UPDATE_FAILED: &str = "the update of a DNS record failed; the log has the reason";
+
 /// Refusals that do not concern the order (RFC 8555 section 6.7).
 const TRANSIENT: [&str; 3] = ["badNonce", "rateLimited", "serverInternal"];
 
 /// With the delays of failures, the four attempts take some minutes at first, and a day later.
 const TRANSIENT_ATTEMPTS: u32 = 4;
 
-/// The network, the disk and the program for DNS do not concern the order. It takes hours until an
+/// The network, the disk and the records of DNS do not concern the order. It takes hours until an
 /// order is replaced, and authorities keep unfinished orders for days.
 const OTHER_ATTEMPTS: u32 = 8;
 

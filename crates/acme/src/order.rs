@@ -20,6 +20,7 @@ use crate::chain::IssuedCertificate;
 use crate::challenges::{Challenges, PendingAnswer, is_token};
 use crate::client::{AuthorityClient, LONGEST_POLL};
 use crate::dns_program::DnsRecord;
+use crate::dns_provider::challenge_name;
 use crate::error::{OrderError, printable};
 use crate::settings::{ChallengeKind, ExternalAccount, KeyType, Settings, WallClock};
 use crate::store::{OrderLock, StateFolder};
@@ -262,9 +263,9 @@ impl OrderAttempt<'_> {
     async fn authorize(&self, order: &mut Order) -> Result<(), OrderError> {
         let mut answers = OrderAnswers::default();
         let validated = self.validate(order, &mut answers).await;
-        if let Some(program) = &self.settings.dns {
+        if let Some(provider) = &self.settings.dns {
             for record in &answers.records {
-                if let Err(error) = program.clean_up(record).await {
+                if let Err(error) = provider.clean_up(record, (self.now)()).await {
                     warn!(%error, record = record.name, "a DNS record was not removed");
                 }
             }
@@ -278,13 +279,13 @@ impl OrderAttempt<'_> {
         answers: &mut OrderAnswers,
     ) -> Result<(), OrderError> {
         self.answer(order, answers).await?;
-        if let Some(program) = self
+        if let Some(provider) = self
             .settings
             .dns
             .as_ref()
             .filter(|_| !answers.records.is_empty())
         {
-            tokio::time::sleep(program.propagation).await;
+            tokio::time::sleep(provider.propagation()).await;
         }
         let mut authorizations = order.authorizations();
         let mut chosen = answers.chosen.iter();
@@ -381,7 +382,7 @@ impl OrderAttempt<'_> {
             }
             ChallengeKind::Dns01 => {
                 let record = DnsRecord {
-                    name: format!("_acme-challenge.{base}"),
+                    name: challenge_name(base),
                     value: answer.dns_value(),
                 };
                 self.publish(record, answers).await?;
@@ -395,11 +396,11 @@ impl OrderAttempt<'_> {
         record: DnsRecord,
         answers: &mut OrderAnswers,
     ) -> Result<(), OrderError> {
-        let Some(program) = &self.settings.dns else {
+        let Some(provider) = &self.settings.dns else {
             return Err(OrderError::Challenge(record.name));
         };
-        let published = program.present(&record).await;
-        // A program that failed may have published the record.
+        let published = provider.present(&record, (self.now)()).await;
+        // After a failure the record may be published.
         answers.records.push(record);
         published
     }

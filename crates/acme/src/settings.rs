@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::dns_provider::DnsProvider;
+
 /// The time of day, in seconds since 1970.
 pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;
 
@@ -22,8 +24,8 @@ pub struct Settings {
     pub ca_file: Option<PathBuf>,
     /// Challenges for names without a wildcard, the preferred one first; at least one.
     pub challenges: Vec<ChallengeKind>,
-    /// The program that publishes DNS records; required for wildcards.
-    pub dns: Option<DnsProgram>,
+    /// The way to publish DNS records; required for wildcards.
+    pub dns: Option<DnsProvider>,
     /// Names of the certificate, in lower case; at least one.
     pub names: Vec<String>,
     /// Directory for the account, the certificate and an unfinished order.

@@ -29,7 +29,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("daemon", &["types"]),
     ("store", &["types"]),
     ("link", &["api", "types"]),
-    ("acme", &["daemon"]),
+    ("dns", &[]),
+    ("acme", &["daemon", "dns"]),
     // Layer 2, services. The two communicate only over the network.
     (
         "engine",
@@ -38,6 +39,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "api",
             "credentials",
             "daemon",
+            "dns",
             "http1",
             "link",
             "transport",
