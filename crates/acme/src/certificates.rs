@@ -7,10 +7,13 @@ use std::thread::JoinHandle;
 use daemon::clock::Clock;
 use daemon::metrics::Readiness;
 use daemon::tls::ReloadingCert;
+use dns::{BindError, Responder};
 use rustls::server::ResolvesServerCert;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::challenges::Challenges;
+use crate::dns_provider::DnsProvider;
 use crate::error::OrderError;
 use crate::manager::{Certificate, Manager};
 use crate::resolver::resolver;
@@ -64,6 +67,18 @@ impl Certificates {
         self.manager.as_ref().map(Manager::challenges)
     }
 
+    /// Binds the addresses at which the process answers for the names of challenges.
+    ///
+    /// # Errors
+    /// An address cannot be bound.
+    pub fn bind_responder(settings: Option<&Settings>) -> Result<Option<Responder>, BindError> {
+        let dns = settings.and_then(|settings| settings.dns.as_ref());
+        let Some(DnsProvider::Responder(settings)) = dns else {
+            return Ok(None);
+        };
+        Responder::bind(&settings.listen, settings.zones.clone()).map(Some)
+    }
+
     /// Starts to order and renew, until `stop`. The listeners answer the authority, so they are
     /// served before.
     ///
@@ -98,4 +113,16 @@ impl Orders {
     pub fn finish(self) {
         self.thread.join().ok();
     }
+}
+
+/// Starts to respond, until `stop`.
+pub fn start_responder(responder: Option<Responder>, stop: CancellationToken) {
+    let Some(responder) = responder else {
+        return;
+    };
+    tokio::spawn(async move {
+        if let Err(error) = responder.serve(stop).await {
+            warn!(%error, "queries for the names of challenges are not answered");
+        }
+    });
 }

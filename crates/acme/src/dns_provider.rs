@@ -90,7 +90,8 @@ impl ResponderSettings {
     /// The name under which the record of a challenge is published: its own, or the one to which its
     /// CNAME record points.
     pub fn published_name(&self, challenge: &str) -> String {
-        let Some(zone) = &self.alias_zone else {
+        let alias = self.alias_zone.as_ref();
+        let Some(zone) = alias.filter(|_| !self.zones.contain(challenge)) else {
             return challenge.to_owned();
         };
         let base = challenge.strip_prefix(CHALLENGE_PREFIX);

@@ -13,6 +13,7 @@ mod challenges;
 mod client;
 mod dns_program;
 mod dns_provider;
+mod dns_section;
 mod error;
 mod http_answers;
 mod manager;
@@ -25,7 +26,7 @@ mod store;
 mod tls_config;
 
 pub use self::acceptor::Acceptor;
-pub use self::certificates::{Certificates, Orders};
+pub use self::certificates::{Certificates, Orders, start_responder};
 pub use self::chain::{ChainError, IssuedCertificate};
 pub use self::challenges::{Challenges, HTTP_CONTENT_TYPE};
 pub use self::dns_provider::{DnsProvider, ResponderSettings, challenge_name};

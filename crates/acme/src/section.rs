@@ -11,8 +11,9 @@ use daemon::config::{ConfigError, ConfigErrors, Warning, values};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::dns_section::{self, DnsContext, DnsForms, DnsResponderSection, DnsUpdateSection};
 use crate::manager::last_problem;
-use crate::settings::{ChallengeKind, DnsProgram, ExternalAccount, KeyType, Settings};
+use crate::settings::{ChallengeKind, ExternalAccount, KeyType, Settings};
 
 /// A certificate from an authority, as in the file.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -28,9 +29,9 @@ pub struct AcmeSection {
     contact: Vec<String>,
     /// Challenges that prove control over the names. `tls-alpn-01` needs port 443 of the names to
     /// reach the listener for TLS, and `http-01` needs port 80 to reach the one for plain HTTP. The
-    /// first one is preferred; after a failure the next one is tried. `dns-01` needs `dns_program`
-    /// and is always used for wildcards: only with it the certificate of an engine includes
-    /// `*.t.<host>`, and on a managed engine `*.<host>`.
+    /// first one is preferred; after a failure the next one is tried. `dns-01` needs one of
+    /// `dns_program`, `dns_update` and `dns_responder`, and is always used for wildcards: only with
+    /// it the certificate of an engine includes `*.t.<host>`, and on a managed engine `*.<host>`.
     #[schemars(example = ["tls-alpn-01", "dns-01"])]
     challenges: Vec<ChallengeForm>,
     /// The program for `dns-01`. It is called as `PROGRAM present NAME VALUE` and must add a TXT
@@ -43,6 +44,11 @@ pub struct AcmeSection {
     /// Seconds between the last record and the request for its validation, until all of your name
     /// servers have it. 0 to 3600.
     dns_propagation_seconds: u32,
+    /// A name server whose records are changed for `dns-01` (RFC 2136 with TSIG).
+    dns_update: Option<DnsUpdateSection>,
+    /// The engine answers for the names of `dns-01` itself, after you have delegated them to it.
+    /// Only for engines.
+    dns_responder: Option<DnsResponderSection>,
     /// Type of the certificate's key: `p256` or `p384`. A change applies to the next order.
     key_type: KeyForm,
     /// A PEM file of authorities for checking the certificate of `directory`, instead of the
@@ -70,6 +76,8 @@ impl Default for AcmeSection {
             dns_program: None,
             dns_program_timeout_seconds: 120,
             dns_propagation_seconds: 30,
+            dns_update: None,
+            dns_responder: None,
             key_type: KeyForm::P256,
             ca_file: None,
             external_account: None,
@@ -126,13 +134,15 @@ pub struct Place<'a> {
     pub plain_key: &'static str,
     /// True if there is a plain listener.
     pub has_plain_listener: bool,
+    /// True if the process can answer for the names of challenges over DNS.
+    pub can_respond: bool,
     /// The default directory of the state of the process.
     pub state_dir: Option<&'a Path>,
 }
 
 impl Place<'_> {
     /// The dotted key of a value of the section.
-    fn key(&self, name: &str) -> String {
+    pub(crate) fn key(&self, name: &str) -> String {
         format!("{}.{name}", self.key)
     }
 }
@@ -149,12 +159,21 @@ impl AcmeSection {
     }
 }
 
-/// Adds a warning about the last failure of an order. `key` is the dotted key of the section.
-pub fn inspect(settings: &Settings, key: &'static str, warnings: &mut Vec<Warning>) {
+/// Adds a warning about the last failure of an order, and reads the file of the key for updates.
+/// `key` is the dotted key of the section.
+///
+/// # Errors
+/// The file cannot be used; the error has its key.
+pub fn inspect(
+    settings: &Settings,
+    key: &'static str,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), ConfigError> {
     if let Some(problem) = last_problem(&settings.state_dir) {
         let message = format!("the last order of a certificate failed: {problem}");
         warnings.push(Warning::new(key, message));
     }
+    dns_section::inspect(settings, key)
 }
 
 fn check_values(
@@ -182,7 +201,6 @@ fn check_values(
         0..=3600,
     );
     let (timeout, propagation) = (errors.keep(timeout), errors.keep(propagation));
-    let program = errors.keep(dns_program(section.dns_program, has_dns, place));
     let ca_file = errors.keep(optional_path(&place.key("ca_file"), section.ca_file));
     let external_account = section.external_account;
     let external_account = external_account.map(|section| external_account_of(section, place));
@@ -191,7 +209,19 @@ fn check_values(
     let state_dir = values::state_dir(&place.key("state_dir"), section.state_dir, default);
     let state_dir = errors.keep(state_dir);
     let names = errors.keep(names(place, has_dns));
-    let (timeout, propagation) = (timeout?, propagation?);
+    let forms = DnsForms {
+        program: section.dns_program,
+        update: section.dns_update,
+        responder: section.dns_responder,
+    };
+    let context = DnsContext {
+        place,
+        names: names.as_deref().unwrap_or_default(),
+        has_dns,
+        program_timeout: timeout.unwrap_or_default(),
+        propagation: propagation.unwrap_or_default(),
+    };
+    let dns = errors.keep(dns_section::provider(forms, &context));
     Some(Settings {
         directory: directory?,
         contact: contact?,
@@ -202,11 +232,7 @@ fn check_values(
         },
         ca_file: ca_file?,
         challenges: challenges?,
-        dns: program?.map(|path| DnsProgram {
-            path,
-            timeout,
-            propagation,
-        }),
+        dns: dns?,
         names: names?,
         state_dir: state_dir?,
         first_retry: FIRST_RETRY,
@@ -294,26 +320,6 @@ fn challenges(
         unique.push(kind);
     }
     Ok(unique)
-}
-
-fn dns_program(
-    value: Option<String>,
-    has_dns: bool,
-    place: &Place<'_>,
-) -> Result<Option<std::path::PathBuf>, ConfigError> {
-    let (key, challenges) = (place.key("dns_program"), place.key("challenges"));
-    match value {
-        Some(_) if !has_dns => {
-            let message = format!("the program is not used; add dns-01 to {challenges}");
-            Err(ConfigError::new(key, message).depending_on(&challenges))
-        }
-        Some(value) => path(&key, value).map(Some),
-        None if has_dns => {
-            let message = format!("this key is required, because {challenges} has dns-01");
-            Err(ConfigError::new(key, message))
-        }
-        None => Ok(None),
-    }
 }
 
 fn external_account_of(

@@ -50,7 +50,7 @@ impl TlsConfig {
         warnings: &mut Vec<Warning>,
     ) -> Result<(), ConfigError> {
         if let Some(settings) = &self.acme {
-            inspect(settings, acme_key, warnings);
+            inspect(settings, acme_key, warnings)?;
         }
         if let Some(files) = &self.files {
             daemon::tls::inspect(files, [cert_key, key_key], now, warnings)?;

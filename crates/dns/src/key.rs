@@ -35,7 +35,8 @@ impl KeyAlgorithm {
         }
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// The algorithm with a name, in any case.
+    pub fn parse(text: &str) -> Option<Self> {
         let all = [Self::HmacSha256, Self::HmacSha384, Self::HmacSha512];
         let text = text.trim_end_matches('.');
         all.into_iter()

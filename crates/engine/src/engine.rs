@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use acme::{Certificates, Orders};
+use acme::{Certificates, Orders, start_responder};
 use daemon::access_log::{AccessLog, AccessLogThread};
 use daemon::config::ConfigError;
 use daemon::metrics::{MetricsServer, Readiness};
@@ -127,6 +127,7 @@ pub async fn start_with_clock(
 
     let workers = Workers::per_core("svc-worker").map_err(StartError::Workers)?;
     let listeners = Listeners::bind(&config, workers.count())?;
+    let responder = Certificates::bind_responder(config.acme.as_ref())?;
 
     let live = Live::new(live_limits(&config), Arc::clone(&clock));
     let visits = TaskTracker::new();
@@ -180,6 +181,8 @@ pub async fn start_with_clock(
     spawn_refresh_tasks(&core)?;
     let (tls_addr, http_addr) = (listeners.tls_addr, listeners.http_addr);
     serve(&core, listeners.tls, listeners.http);
+    // The listeners answer the authority, so they are served before.
+    start_responder(responder, core.shutdown.drain().child_token());
     let orders = certificates.start_orders(core.shutdown.drain().child_token());
     let orders = orders.map_err(StartError::Workers)?;
     if let Some(orders) = &orders {

@@ -35,6 +35,9 @@ pub enum StartError {
     /// No certificate can be ordered: its state or a file is unusable.
     #[error("`certs.acme`")]
     Orders(#[from] acme::OrderError),
+    /// An address for DNS cannot be bound.
+    #[error("`certs.acme.dns_responder.listen_addr`")]
+    Responder(#[from] dns::BindError),
     /// The TLS library rejects its configuration.
     #[error("TLS cannot be set up")]
     Tls(#[from] rustls::Error),

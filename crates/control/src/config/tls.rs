@@ -62,6 +62,7 @@ impl TlsSection {
             wildcards: &[],
             plain_key: HTTP_KEY,
             has_plain_listener: has_http,
+            can_respond: false,
             // A wrong directory is an error of its own key.
             state_dir: Some(others.data_dir.unwrap_or(Path::new(""))),
         };

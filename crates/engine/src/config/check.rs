@@ -73,6 +73,7 @@ pub(super) fn engine(
         wildcards: &wildcards,
         plain_key: "http.enabled",
         has_plain_listener: file.http.enabled,
+        can_respond: true,
         state_dir: state_dir.as_deref(),
     };
     let acme = file.certs.acme.map(|acme| acme.check(&place));

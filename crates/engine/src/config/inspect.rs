@@ -21,6 +21,7 @@ pub(super) fn files(
         errors.keep(certificate(pair, names, is_managed, now, warnings));
     }
     if let Some(acme) = files.acme {
+        errors.keep(acme::inspect(acme, "certs.acme", warnings));
         orders(acme, files.certificate.is_some(), warnings);
     }
     match files.auth {
@@ -66,7 +67,6 @@ fn control_plane(platform: &ControlPlane, errors: &mut ConfigErrors) {
 
 /// Adds the last failure of an order, and the names that no certificate will have.
 fn orders(acme: &acme::Settings, has_files: bool, warnings: &mut Vec<Warning>) {
-    acme::inspect(acme, "certs.acme", warnings);
     if acme.dns.is_none() && !has_files {
         let message = "published names will have no certificate: add dns-01, which wildcards \
                        require, or a certificate from files in certs.static";

@@ -181,6 +181,27 @@ pub(super) const METRICS: &[Metric] = &[
          different versions for long, one of them does not receive changes.",
     ),
     metric(
+        dns::QUERIES_METRIC,
+        Kind::Counter,
+        &[(
+            "result",
+            &[
+                "answer",
+                "no_data",
+                "no_name",
+                "refused",
+                "not_implemented",
+                "malformed",
+                "truncated",
+                "limited",
+            ],
+        )],
+        "Queries of DNS (`certs.acme.dns_responder`) by their response: records, a name without \
+         such records or without any, no zone of this engine, another operation, a malformed \
+         message, a request to use TCP, a source beyond its rate. The last ones are also counted as \
+         truncated if there was a response.",
+    ),
+    metric(
         EDGE_REQUESTS,
         Kind::Counter,
         &[

@@ -80,6 +80,7 @@ impl TlsSection {
             wildcards: &[],
             plain_key: HTTP_KEY,
             has_plain_listener: http_listen.is_some(),
+            can_respond: false,
             state_dir: others.state_dir,
         };
         let http_listen = errors.keep_or_default(http_listen.transpose());

@@ -1,6 +1,7 @@
 //! The section `certs.acme`.
 
-use acme::ChallengeKind;
+use acme::{ChallengeKind, DnsProvider};
+use dns::KeyAlgorithm;
 
 use super::*;
 
@@ -25,7 +26,7 @@ fn a_certificate_from_an_authority_has_these_defaults() {
     );
     assert_eq!(settings.names, ["tunnel.example.com"]);
     assert_eq!(settings.challenges, [ChallengeKind::TlsAlpn01]);
-    assert_eq!(settings.dns, None);
+    assert!(settings.dns.is_none());
     assert_eq!(settings.state_dir, Path::new("/state"));
     assert!(with(&[]).unwrap().acme.is_none());
 }
@@ -41,7 +42,10 @@ fn wildcards_are_ordered_only_with_a_program_for_dns() {
         settings.names,
         ["tunnel.example.com", "*.t.tunnel.example.com"]
     );
-    assert_eq!(settings.dns.unwrap().path, Path::new("/program"));
+    let Some(DnsProvider::Program(program)) = settings.dns else {
+        panic!("{settings:?}");
+    };
+    assert_eq!(program.path, Path::new("/program"));
 }
 
 #[test]
@@ -66,6 +70,166 @@ fn mistakes_of_the_section_are_refused() {
     }
     let error = settings(&[("certs.acme.challenges", "[dns-01]")]).unwrap_err();
     assert_eq!(error.key, "certs.acme.dns_program");
+}
+
+/// Settings with `dns-01`.
+fn dns(variables: &[(&str, &str)]) -> Result<DnsProvider, ConfigError> {
+    let challenges = ("certs.acme.challenges", "[tls-alpn-01, dns-01]");
+    let keys = variables.iter().map(|(key, _)| format!("certs.acme.{key}"));
+    let keys: Vec<String> = keys.collect();
+    let values = variables.iter().map(|(_, value)| *value);
+    let variables = keys.iter().map(String::as_str).zip(values);
+    let variables: Vec<_> = variables.chain([challenges]).collect();
+    settings(&variables).map(|settings| settings.dns.unwrap())
+}
+
+#[test]
+fn a_name_server_is_updated() {
+    for (server, host, port) in [
+        ("ns1.example.com", "ns1.example.com", 53),
+        ("ns1.example.com:5353", "ns1.example.com", 5353),
+        ("192.0.2.1", "192.0.2.1", 53),
+        ("192.0.2.1:5353", "192.0.2.1", 5353),
+        ("2001:db8::1", "2001:db8::1", 53),
+        ("'[2001:db8::1]:5353'", "2001:db8::1", 5353),
+    ] {
+        let provider = dns(&[
+            ("dns_update.server", server),
+            ("dns_update.key_file", "/key"),
+            ("dns_update.algorithm", "hmac-sha512"),
+            ("dns_propagation_seconds", "7"),
+        ]);
+        let Ok(DnsProvider::Update {
+            update,
+            propagation,
+        }) = provider
+        else {
+            panic!("{server}: {provider:?}");
+        };
+        assert_eq!((update.server.as_str(), update.port), (host, port));
+        assert_eq!(update.key.algorithm, Some(KeyAlgorithm::HmacSha512));
+        assert_eq!(propagation.as_secs(), 7);
+    }
+}
+
+#[test]
+fn the_responder_has_the_zones_of_the_challenges() {
+    let responder = |variables: &[(&str, &str)]| match dns(variables) {
+        Ok(DnsProvider::Responder(settings)) => settings,
+        other => panic!("{other:?}"),
+    };
+    let listen = ("dns_responder.listen_addr", "['192.0.2.1:53']");
+    let challenge = "_acme-challenge.t.tunnel.example.com";
+    let plain = responder(&[listen]);
+    assert_eq!(
+        plain.listen,
+        ["192.0.2.1:53".parse::<std::net::SocketAddr>().unwrap()]
+    );
+    assert_eq!(plain.published_name(challenge), challenge);
+    for (name, is_answered) in [
+        (challenge, true),
+        ("_acme-challenge.tunnel.example.com", true),
+        ("t.tunnel.example.com", false),
+        ("tunnel.example.com", false),
+    ] {
+        assert_eq!(plain.zones.contain(name), is_answered, "{name}");
+    }
+
+    let with_alias = responder(&[listen, ("dns_responder.zone", "acme.example.net")]);
+    let alias = "t.tunnel.example.com.acme.example.net";
+    assert_eq!(with_alias.published_name(challenge), alias);
+    assert!(with_alias.zones.contain(alias));
+    assert!(!with_alias.zones.contain(challenge));
+
+    let with_zone = responder(&[
+        listen,
+        ("dns_responder.serve_zone", "true"),
+        ("dns_responder.addresses", "['192.0.2.1', '2001:db8::1']"),
+        ("dns_responder.zone", "acme.example.net"),
+    ]);
+    assert!(with_zone.zones.contain("a.t.tunnel.example.com"));
+    assert_eq!(with_zone.published_name(challenge), challenge);
+}
+
+#[test]
+fn mistakes_of_the_ways_of_dns_are_refused() {
+    let update = [
+        ("dns_update.server", "ns1.example.com"),
+        ("dns_update.key_file", "/key"),
+    ];
+    let responder = [("dns_responder.listen_addr", "['127.0.0.1:53']")];
+    for (base, key, value, reason) in [
+        (&update[..], "dns_program", "/program", "only one of"),
+        (
+            &update[..],
+            "dns_responder.serve_zone",
+            "false",
+            "only one of",
+        ),
+        (&update[..], "dns_update.server", "a b", "not a host"),
+        (
+            &update,
+            "dns_update.server",
+            "ns1.example.com:x",
+            "not a host",
+        ),
+        (&update[..], "dns_update.zone", "a..b", "not a DNS name"),
+        (&update[..], "dns_update.algorithm", "hmac-md5", "none of"),
+        (&update[..1], "dns_update.key_name", "k", "required"),
+        (&update[1..], "dns_update.key_name", "k", "required"),
+        (
+            &responder[..],
+            "dns_responder.listen_addr",
+            "[]",
+            "at least one",
+        ),
+        (
+            &responder[..],
+            "dns_responder.listen_addr",
+            "[a]",
+            "not an address",
+        ),
+        (
+            &responder[..],
+            "dns_responder.zone",
+            "a..b",
+            "not a DNS name",
+        ),
+        (
+            &responder[..],
+            "dns_responder.serve_zone",
+            "true",
+            "required",
+        ),
+        (
+            &responder[..],
+            "dns_responder.addresses",
+            "['::1']",
+            "set serve_zone",
+        ),
+        (
+            &responder[..],
+            "dns_responder.name_server",
+            "_acme-challenge.tunnel.example.com",
+            "use another name",
+        ),
+    ] {
+        // The last value of a key counts.
+        let others = base.iter().filter(|(name, _)| *name != key).copied();
+        let variables: Vec<_> = others.chain([(key, value)]).collect();
+        let error = dns(&variables).unwrap_err();
+        assert!(error.message.contains(reason), "{key}={value}: {error}");
+    }
+    let unused = [
+        ("certs.acme.dns_update.server", "ns1.example.com"),
+        ("certs.acme.dns_update.key_file", "/key"),
+    ];
+    assert!(
+        settings(&unused)
+            .unwrap_err()
+            .message
+            .contains("add dns-01")
+    );
 }
 
 #[test]
