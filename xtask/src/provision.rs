@@ -5,12 +5,12 @@
 //! browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's programs
 //! as visitors that check or attack, systemd's verifier of units, Prometheus' checker of metrics
 //! and rules, asciinema as a player of recorded terminals, zsh and fish as shells that complete
-//! command lines, OpenSSH's signer, tinyproxy and microsocks as proxies with names of their own, and
-//! checkers and peers written in Python and for Node. The tests of `cargo xtask deep` also compile
+//! command lines, OpenSSH's signer, tinyproxy and microsocks as proxies with names of their own,
+//! BIND as a name server and its client dig, and checkers and peers written in Python and for Node. The tests of `cargo xtask deep` also compile
 //! generated clients with a JDK.
 //! Installed programs are used as they are. The Python packages live in a virtual environment under
-//! the target directory, the Node packages in a directory beside it, and so do a downloaded nginx
-//! and promtool: their Debian packages would start services when they are installed, so they are
+//! the target directory, the Node packages in a directory beside it, and so do a downloaded nginx,
+//! named and promtool: their Debian packages would start services when they are installed, so they are
 //! only unpacked there. The web terminal is downloaded as well, so that the tested program has it.
 //! PostgreSQL's package is installed without its default cluster; the tests create their own, in
 //! temporary directories. Pebble, a certificate authority, is built with Go, and so is `h2spec`, if
@@ -65,6 +65,9 @@ pub(crate) struct Provisions {
     fish: PathBuf,
     /// An HTTP proxy and a SOCKS proxy; only Linux has the library that gives them names.
     proxies: Option<[PathBuf; 2]>,
+    /// BIND's server, and its client.
+    named: PathBuf,
+    dig: PathBuf,
     /// Builds Pebble and h2spec.
     go: Option<PathBuf>,
     /// A certificate authority for tests, on listeners that it reports.
@@ -96,6 +99,8 @@ impl Provisions {
             ("SVC_TEST_ASCIINEMA", &self.asciinema),
             ("SVC_TEST_ZSH", &self.zsh),
             ("SVC_TEST_FISH", &self.fish),
+            ("SVC_TEST_NAMED", &self.named),
+            ("SVC_TEST_DIG", &self.dig),
             ("SVC_TEST_PEBBLE", &self.pebble),
         ];
         if let Some([tinyproxy, microsocks]) = &self.proxies {
@@ -161,6 +166,8 @@ pub(crate) fn run(repository: &Repository, set: TestSet, yes: bool) -> Result<Pr
         zsh: program::find("zsh").context("zsh is gone")?,
         fish: program::find("fish").context("fish is gone")?,
         proxies: proxies(),
+        named: debian::named(&directory).context("named is gone")?,
+        dig: program::find("dig").context("dig is gone")?,
         go: go::compiler(),
         pebble: go::pebble(repository, &directory.join("pebble"))?,
         javac: program::find("javac"),
@@ -244,6 +251,8 @@ enum Requirement {
     /// An HTTP proxy, a SOCKS proxy, and a library that gives them names of this machine. Only
     /// Linux has the library.
     Proxies,
+    /// BIND: its server, which is not started, and dig.
+    Bind,
     /// Builds Pebble, and compiles generated clients.
     Go,
     /// Runs a generator of clients, and compiles its output.
@@ -251,7 +260,7 @@ enum Requirement {
 }
 
 impl Requirement {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::CCompiler,
         Self::Curl,
         Self::Openssl,
@@ -270,6 +279,7 @@ impl Requirement {
         Self::Shells,
         Self::Signer,
         Self::Proxies,
+        Self::Bind,
         Self::Go,
         Self::Jdk,
     ];
@@ -305,6 +315,7 @@ impl Requirement {
                 .all(|name| program::find(name).is_some()),
             Self::Signer => program::find("ssh-keygen").is_some(),
             Self::Proxies => cfg!(target_os = "macos") || proxies().is_some(),
+            Self::Bind => debian::named(directory).is_some() && program::find("dig").is_some(),
             Self::Go => go::compiler().is_some(),
             Self::Jdk => ["java", "javac"]
                 .into_iter()
@@ -336,6 +347,7 @@ impl Requirement {
             shells,
             signer,
             proxies,
+            bind,
             go,
             jdk,
         ] = manager.packages;
@@ -358,6 +370,7 @@ impl Requirement {
             Self::Shells => shells,
             Self::Signer => signer,
             Self::Proxies => proxies,
+            Self::Bind => bind,
             Self::Go => go,
             Self::Jdk => jdk,
         }
@@ -415,7 +428,8 @@ impl Consent {
 
 fn ask() -> Result<()> {
     eprint!(
-        "    Install it now (no service is started; nginx and promtool are only unpacked)? [y/N] "
+        "    Install it now (no service is started; nginx, named and promtool are only unpacked)? \
+         [y/N] "
     );
     io::stderr().flush()?;
     let mut answer = String::new();

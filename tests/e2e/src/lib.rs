@@ -7,7 +7,8 @@
 //! cases, and a [`Relay`] is a network that can be interrupted. [`Platform`] is `svc up`, for
 //! clients of its pages, its API and its tools. [`ManagedPair`] is a platform and its engine as
 //! separate processes, for tests in which one of them fails. A [`ProxyServer`] is a proxy between an
-//! agent and its engine. An [`Authority`] is Pebble, from which servers order certificates. No crate of this project is used here,
+//! agent and its engine. An [`Authority`] is Pebble, from which servers order certificates. A
+//! [`NameServer`] is BIND, and [`dig`] its client. No crate of this project is used here,
 //! so the tests depend only on what users can see.
 #![expect(
     clippy::indexing_slicing,
@@ -22,6 +23,7 @@ mod curl;
 mod generator;
 mod judge;
 mod managed;
+mod name_server;
 mod nginx;
 mod node;
 mod peer;
@@ -44,6 +46,7 @@ pub use curl::{Answer, Curl, Download};
 pub use generator::{API_DOCUMENTS, api_document, beside_python};
 pub use judge::{Verdict, judge, provided};
 pub use managed::{ManagedPair, eventually};
+pub use name_server::{NameServer, dig};
 pub use nginx::Nginx;
 pub use node::{node, packages};
 pub use peer::Peer;

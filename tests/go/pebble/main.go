@@ -3,7 +3,8 @@
 //
 // Arguments: a directory, and the ports of HTTP and TLS validations. It writes the authority of its
 // directory (ca.pem) and the root of its certificates (root.pem) to the directory, and prints one
-// line of JSON with its addresses. Every name resolves to this machine.
+// line of JSON with its addresses. Every name resolves to this machine, unless PEBBLE_DNS_SERVER is
+// the address of another name server, which is asked over TCP.
 //
 // The management address has Pebble's own routes, and adds and removes TXT records:
 // `PUT /txt/NAME/VALUE`, `DELETE /txt/NAME/VALUE`. `POST /deactivate/ID` deactivates an account.
@@ -54,7 +55,11 @@ func main() {
 	store := db.NewMemoryStore()
 	profiles := map[string]ca.Profile{"default": {Description: "the default profile"}}
 	authority := ca.New(logger, store, "", "ecdsa", 0, 1, profiles)
-	validator := va.New(logger, httpPort, tlsPort, true, resolver.Addr().String(), store)
+	server := resolver.Addr().String()
+	if other := os.Getenv("PEBBLE_DNS_SERVER"); other != "" {
+		server = other
+	}
+	validator := va.New(logger, httpPort, tlsPort, true, server, store)
 	if key := os.Getenv("PEBBLE_EXTERNAL_ACCOUNT_KEY"); key != "" {
 		check(store.AddExternalAccountKeyByID("test", key))
 	}

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use super::{Requirement, managers::Manager};
 use crate::program;
 
-/// Installs missing packages with apt-get; nginx and promtool are unpacked under `directory`
+/// Installs missing packages with apt-get; nginx, named and promtool are unpacked under `directory`
 /// instead, and PostgreSQL is kept from creating a cluster.
 pub(super) fn install(missing: &[Requirement], manager: &Manager, directory: &Path) -> Result<()> {
     twice(|| program::run(as_root("apt-get").arg("update")))?;
@@ -19,6 +19,7 @@ pub(super) fn install(missing: &[Requirement], manager: &Manager, directory: &Pa
         .filter(|need| {
             ![
                 Requirement::Nginx,
+                Requirement::Bind,
                 Requirement::Prometheus,
                 Requirement::Postgres,
             ]
@@ -35,6 +36,11 @@ pub(super) fn install(missing: &[Requirement], manager: &Manager, directory: &Pa
     }
     if missing.contains(&Requirement::Nginx) {
         unpack("nginx", directory)?;
+    }
+    if missing.contains(&Requirement::Bind) {
+        // The package of the client has the libraries of the server.
+        install_packages(&["bind9-dnsutils"])?;
+        unpack("bind9", directory)?;
     }
     if missing.contains(&Requirement::Prometheus) {
         unpack("prometheus", directory)?;
@@ -83,6 +89,14 @@ pub(super) fn promtool(directory: &Path) -> Option<PathBuf> {
     program::find("promtool").or_else(|| {
         let unpacked = directory.join("prometheus/usr/bin/promtool");
         program::succeeds(Command::new(&unpacked).arg("--version")).then_some(unpacked)
+    })
+}
+
+/// BIND's server, located like nginx.
+pub(super) fn named(directory: &Path) -> Option<PathBuf> {
+    program::find("named").or_else(|| {
+        let unpacked = directory.join("bind9/usr/sbin/named");
+        program::succeeds(Command::new(&unpacked).arg("-v")).then_some(unpacked)
     })
 }
 

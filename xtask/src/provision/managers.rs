@@ -5,7 +5,7 @@
 pub(super) struct Manager {
     pub(super) program: &'static str,
     pub(super) install: &'static str,
-    pub(super) packages: [&'static str; 20],
+    pub(super) packages: [&'static str; 21],
 }
 
 /// The first one found is used. `test` runs apt-get itself; for the others it prints the line for
@@ -35,6 +35,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "zsh fish",
             "openssh-client",
             "tinyproxy-bin microsocks libnss-wrapper",
+            "bind9 bind9-dnsutils",
             "golang-go",
             "default-jdk-headless",
         ],
@@ -61,6 +62,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "zsh fish",
             "openssh",
             "tinyproxy microsocks nss_wrapper",
+            "bind bind-utils",
             "golang",
             "java-devel",
         ],
@@ -87,6 +89,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "zsh fish",
             "openssh",
             "tinyproxy microsocks nss_wrapper",
+            "bind",
             "go",
             "jdk-openjdk",
         ],
@@ -114,6 +117,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "zsh fish",
             "openssh-keygen",
             "tinyproxy microsocks nss_wrapper",
+            "bind bind-tools",
             "go",
             "openjdk21-jdk",
         ],
@@ -144,6 +148,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "",
             // The tests that need them are for Linux.
             "",
+            "bind",
             "go",
             "openjdk",
         ],

@@ -1,0 +1,232 @@
+//! Certificates by DNS: with BIND, and with the engine's own responder.
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{Authority, Curl, NameServer, Svc, dig, eventually};
+use serde_json::{Value, json};
+
+use super::{log, wait_for_certificate};
+
+/// An authority that asks this name server only.
+fn authority_with(server: &str) -> Result<Authority> {
+    Authority::start(&[("PEBBLE_DNS_SERVER", server)])
+}
+
+/// The texts at the challenge for the engine's wildcard.
+fn texts(server: &str) -> Result<String> {
+    dig(
+        server,
+        &["+short", "_acme-challenge.t.engine.localhost", "TXT"],
+    )
+}
+
+#[test]
+fn a_wildcard_is_ordered_with_updates_of_bind() -> Result<()> {
+    let secret = format!("{}\n", NameServer::SECRET);
+    let key = NameServer::key(NameServer::KEY, NameServer::SECRET);
+    for (content, others) in [
+        (secret.as_str(), json!({"key_name": NameServer::KEY})),
+        (key.as_str(), json!({"zone": "engine.localhost"})),
+    ] {
+        let server = NameServer::start()?;
+        let authority = authority_with(&server.address())?;
+        let mut update = json!({
+            "server": server.address(),
+            "key_file": server.file("key", content)?,
+        });
+        extend(&mut update, others)?;
+        let acme = json!({"challenges": ["dns-01"], "dns_update": update});
+        let svc = authority.engine(&acme)?;
+        wait_for_certificate(&authority, &svc, "engine.localhost")?;
+        wait_for_certificate(&authority, &svc, "web.t.engine.localhost")?;
+        let other = format!("\"{}\"\n", NameServer::OTHER_TEXT);
+        assert_eq!(texts(&server.address())?, other, "only its own are removed");
+        assert!(!log(&svc)?.contains(NameServer::SECRET));
+    }
+    Ok(())
+}
+
+fn extend(section: &mut Value, others: Value) -> Result<()> {
+    let section = section.as_object_mut().context("no section")?;
+    let Value::Object(others) = others else {
+        anyhow::bail!("no section: {others}");
+    };
+    section.extend(others);
+    Ok(())
+}
+
+/// Each error names the cause, as the server reports it, and the next step.
+#[test]
+fn a_refused_update_is_explained() -> Result<()> {
+    let server = NameServer::start()?;
+    let authority = authority_with(&server.address())?;
+    let other_secret = "YW5vdGhlciBzZWNyZXQgb2YgdGhlIG5hbWUgc2VydmVy";
+    for (key, secret, zone, reasons) in [
+        (
+            NameServer::KEY,
+            other_secret,
+            None,
+            ["BADSIG", "the same secret"],
+        ),
+        (
+            "unknown",
+            NameServer::SECRET,
+            None,
+            ["BADKEY", "`key_name`"],
+        ),
+        (
+            NameServer::OTHER_KEY,
+            NameServer::SECRET,
+            None,
+            ["REFUSED", "allow the key"],
+        ),
+        (
+            NameServer::KEY,
+            NameServer::SECRET,
+            Some("localhost"),
+            ["NOTAUTH", "set `zone`"],
+        ),
+    ] {
+        let file = server.file("key", &NameServer::key(key, secret))?;
+        let mut update = json!({"server": server.address(), "key_file": file});
+        if let Some(zone) = zone {
+            update["zone"] = json!(zone);
+        }
+        let acme = json!({"challenges": ["dns-01"], "dns_update": update});
+        let svc = authority.engine(&acme)?;
+        eventually(reasons[0], || {
+            let log = log(&svc)?;
+            Ok(reasons.iter().all(|reason| log.contains(reason)))
+        })?;
+        let text = log(&svc)?;
+        ensure!(!text.contains(secret), "the log has no secret: {text}");
+    }
+    Ok(())
+}
+
+/// An engine whose responder has this address.
+fn with_responder(authority: &Authority, responder: &Value) -> Result<Svc> {
+    authority.engine(&json!({
+        "challenges": ["dns-01"],
+        "dns_responder": responder,
+    }))
+}
+
+#[test]
+fn a_wildcard_is_ordered_with_the_own_responder() -> Result<()> {
+    let address = ports::lease_address();
+    let authority = authority_with(&address)?;
+    let svc = with_responder(&authority, &json!({"listen_addr": [address]}))?;
+    wait_for_certificate(&authority, &svc, "engine.localhost")?;
+    wait_for_certificate(&authority, &svc, "web.t.engine.localhost")?;
+    assert_eq!(texts(&address)?, "", "the records are removed");
+    let name = "_acme-challenge.t.engine.localhost";
+    let answer = dig(&address, &[name, "NS"])?;
+    assert!(answer.contains("NS\tengine.localhost."), "{answer}");
+    Ok(())
+}
+
+#[test]
+fn the_whole_zone_is_served_by_the_own_responder() -> Result<()> {
+    let address = ports::lease_address();
+    let authority = authority_with(&address)?;
+    let responder = json!({
+        "listen_addr": [address],
+        "serve_zone": true,
+        "addresses": ["127.0.0.1", "2001:db8::1"],
+    });
+    let svc = with_responder(&authority, &responder)?;
+    wait_for_certificate(&authority, &svc, "web.t.engine.localhost")?;
+    for (kind, expected) in [("A", "127.0.0.1\n"), ("AAAA", "2001:db8::1\n")] {
+        assert_eq!(
+            dig(&address, &["+short", "web.t.engine.localhost", kind])?,
+            expected
+        );
+    }
+    Ok(())
+}
+
+/// What dig prints for queries that the responder must not answer, and for those that it answers.
+#[test]
+fn the_responder_is_strict() -> Result<()> {
+    let address = ports::lease_address();
+    let authority = authority_with(&address)?;
+    let responder = json!({"listen_addr": [address], "zone": "acme.example.net"});
+    let _svc = with_responder(&authority, &responder)?;
+    for (arguments, expected) in [
+        ("acme.example.net SOA", "status: NOERROR"),
+        ("acme.example.net SOA", "flags: qr aa rd;"),
+        ("acme.example.net NS", "NS\tengine.localhost."),
+        ("acme.example.net TXT", "ANSWER: 0, AUTHORITY: 1"),
+        ("+tcp acme.example.net TXT", "ANSWER: 0, AUTHORITY: 1"),
+        (
+            "+noedns acme.example.net TXT",
+            "AUTHORITY: 1, ADDITIONAL: 0",
+        ),
+        ("ACME.eXample.NET SOA", "ACME.eXample.NET.\t5\tIN\tSOA"),
+        ("missing.acme.example.net TXT", "status: NXDOMAIN"),
+        ("example.net SOA", "status: REFUSED"),
+        ("engine.localhost A", "status: REFUSED"),
+        (". NS", "status: REFUSED"),
+        ("version.bind CH TXT", "status: REFUSED"),
+        ("+notcp acme.example.net ANY", "HINFO\t\"RFC8482\" \"\""),
+        ("acme.example.net AXFR", "Transfer failed"),
+        ("+opcode=update acme.example.net SOA", "status: NOTIMP"),
+        ("+opcode=notify acme.example.net SOA", "status: NOTIMP"),
+        ("+opcode=status acme.example.net SOA", "status: NOTIMP"),
+        ("+header-only acme.example.net", "status: FORMERR"),
+        (
+            "+edns=1 +noednsnegotiation acme.example.net SOA",
+            "status: BADVERS",
+        ),
+        ("+dnssec acme.example.net SOA", "flags: do;"),
+        ("+bufsize=4096 acme.example.net SOA", "udp: 1232"),
+    ] {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let output = dig(&address, &arguments)?;
+        assert!(output.contains(expected), "{arguments:?}: {output}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_address_that_another_server_has_is_explained() -> Result<()> {
+    let server = NameServer::start()?;
+    let authority = Authority::start(&[])?;
+    let responder = json!({"listen_addr": [server.address()]});
+    let Err(error) = with_responder(&authority, &responder) else {
+        anyhow::bail!("the engine has started");
+    };
+    let text = format!("{error:#}");
+    assert!(
+        text.contains("certs.acme.dns_responder.listen_addr"),
+        "{text}"
+    );
+    assert!(text.contains("systemd-resolved"), "{text}");
+    Ok(())
+}
+
+/// Queries are counted by their response.
+#[test]
+fn queries_are_counted() -> Result<()> {
+    let address = ports::lease_address();
+    let authority = authority_with(&address)?;
+    let metrics = ports::lease_address();
+    let mut sections = authority.sections(&json!({
+        "challenges": ["dns-01"],
+        "dns_responder": {"listen_addr": [address]},
+    }));
+    sections["metrics"] = json!({"prometheus": {"enabled": true, "listen_addr": metrics}});
+    let svc = Svc::engine_with(&sections)?;
+    wait_for_certificate(&authority, &svc, "engine.localhost")?;
+    dig(&address, &["example.org", "A"])?;
+    let answer = Curl::plain().get(&[&format!("http://{metrics}/metrics")])?;
+    let text = String::from_utf8(answer.body)?;
+    let line = |result: &str, count: &str| {
+        text.contains(&format!(
+            "svc_dns_queries_total{{result=\"{result}\"}} {count}"
+        ))
+    };
+    assert!(line("refused", "1\n"), "{text}");
+    assert!(line("answer", "") && !line("answer", "0\n"), "{text}");
+    Ok(())
+}
