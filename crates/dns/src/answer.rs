@@ -6,7 +6,7 @@ use hickory_proto::op::{
 use hickory_proto::rr::{DNSClass, Record, RecordType};
 use hickory_proto::serialize::binary::{BinDecodable as _, BinDecoder};
 
-use crate::zone::{CHALLENGE_TTL, Found, Zones};
+use crate::zone::{CHALLENGE_TTL, LookUpResult, Zones};
 
 /// The transport of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,12 +96,12 @@ impl Zones {
             let result = reply.refuse(ResponseCode::FormErr, QueryResult::Malformed);
             return Some((reply, result));
         };
-        let result = self.fill(&mut reply, query, extension);
+        let result = self.fill(&mut reply, &query, extension);
         Some((reply, result))
     }
 
     /// Adds the records for a query.
-    fn fill(&self, reply: &mut Reply, query: Query, extension: Option<Extension>) -> QueryResult {
+    fn fill(&self, reply: &mut Reply, query: &Query, extension: Option<Extension>) -> QueryResult {
         let message = &mut reply.message;
         message.add_query(query.clone());
         if let Some(extension) = extension {
@@ -124,15 +124,15 @@ impl Zones {
         };
         message.metadata.authoritative = true;
         let result = match self.look_up(zone, &query.name, query.query_type) {
-            Found::Data(data, ttl) => {
+            LookUpResult::Data(data, ttl) => {
                 let records = data
                     .into_iter()
                     .map(|data| Record::from_rdata(query.name.clone(), ttl, data));
                 message.add_answers(records);
                 return QueryResult::Answer;
             }
-            Found::NoData => QueryResult::NoData,
-            Found::NoName => {
+            LookUpResult::NoData => QueryResult::NoData,
+            LookUpResult::NoName => {
                 message.metadata.response_code = ResponseCode::NXDomain;
                 QueryResult::NoName
             }

@@ -32,7 +32,7 @@ struct Bucket {
     /// Time of the last refill.
     refilled: Duration,
     /// The last response beyond the rate was refused.
-    was_refused: bool,
+    has_refused_last: bool,
 }
 
 impl SourceRates {
@@ -40,7 +40,7 @@ impl SourceRates {
         let full = Bucket {
             tokens: BURST,
             refilled: Duration::ZERO,
-            was_refused: false,
+            has_refused_last: false,
         };
         Self {
             buckets: vec![full; PLACES].into_boxed_slice(),
@@ -75,8 +75,8 @@ impl Bucket {
             self.tokens -= 1;
             return Admission::Full;
         }
-        self.was_refused = !self.was_refused;
-        if self.was_refused {
+        self.has_refused_last = !self.has_refused_last;
+        if self.has_refused_last {
             Admission::Refused
         } else {
             Admission::Truncated

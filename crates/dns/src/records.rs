@@ -75,7 +75,7 @@ impl DnsRecords {
     }
 
     /// Returns true if a name has records, or a name below it.
-    pub(crate) fn are_at_or_below(&self, name: &Name) -> bool {
+    pub(crate) fn has_at_or_below(&self, name: &Name) -> bool {
         self.texts.lock().keys().any(|known| name.zone_of(known))
     }
 }
@@ -112,7 +112,7 @@ mod tests {
         records.remove("_acme-challenge.h.example", "one");
         assert_eq!(records.texts(&name), ["two"]);
         records.remove("_acme-challenge.h.example", "two");
-        assert!(!records.are_at_or_below(&name));
+        assert!(!records.has_at_or_below(&name));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub struct NameError(pub String);
 pub(crate) fn parse_name(text: &str) -> Result<Name, NameError> {
     let invalid = || NameError(text.to_owned());
     // Escapes of files with zones are not used by names of hosts.
-    if text.contains('\\') || text.contains("..") || text.starts_with('.') {
+    if text.is_empty() || text.contains('\\') || text.contains("..") || text.starts_with('.') {
         return Err(invalid());
     }
     let mut name = Name::from_ascii(text).map_err(|_| invalid())?;
@@ -73,7 +73,7 @@ pub struct Zones {
 }
 
 /// Result of a look-up.
-pub(crate) enum Found {
+pub(crate) enum LookUpResult {
     /// The data of the requested type, and their time to live.
     Data(Vec<RData>, u32),
     /// The name exists, and has no records of this type.
@@ -115,11 +115,11 @@ impl Zones {
     }
 
     /// The records of a name of `zone`.
-    pub(crate) fn look_up(&self, zone: &Zone, name: &Name, kind: RecordType) -> Found {
+    pub(crate) fn look_up(&self, zone: &Zone, name: &Name, kind: RecordType) -> LookUpResult {
         let is_apex = *name == zone.apex;
         let has_addresses = !zone.addresses.is_empty();
-        if !is_apex && !has_addresses && !self.records.are_at_or_below(name) {
-            return Found::NoName;
+        if !is_apex && !has_addresses && !self.records.has_at_or_below(name) {
+            return LookUpResult::NoName;
         }
         let (data, ttl) = match kind {
             RecordType::TXT => {
@@ -141,9 +141,9 @@ impl Zones {
             _ => (Vec::new(), 0),
         };
         if data.is_empty() {
-            Found::NoData
+            LookUpResult::NoData
         } else {
-            Found::Data(data, ttl)
+            LookUpResult::Data(data, ttl)
         }
     }
 

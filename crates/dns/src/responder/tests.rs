@@ -9,7 +9,7 @@ use crate::zone::{Zone, parse_name};
 
 const CHALLENGE: &str = "_acme-challenge.h.example";
 
-struct Running {
+struct TestResponder {
     zones: Zones,
     udp: SocketAddr,
     tcp: SocketAddr,
@@ -17,14 +17,14 @@ struct Running {
     task: JoinHandle<io::Result<()>>,
 }
 
-fn start() -> Running {
+fn start() -> TestResponder {
     let zones = vec![Zone::of_challenges(CHALLENGE).unwrap()];
     let zones = Zones::new("ns.h.example", zones).unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let responder = Responder::bind(&[address], zones.clone()).unwrap();
     let (udp, tcp) = responder.local_addresses().unwrap();
     let stop = CancellationToken::new();
-    Running {
+    TestResponder {
         zones,
         udp: udp[0],
         tcp: tcp[0],
