@@ -206,7 +206,7 @@ fn host_and_port(key: &str, value: &str) -> Result<(String, u16), ConfigError> {
         None => (value, Some(DNS_PORT)),
     };
     let is_name = Zone::of_challenges(host).is_ok();
-    port.filter(|_| is_name)
+    port.filter(|port| is_name && *port != 0)
         .map(|port| (host.to_owned(), port))
         .ok_or_else(|| {
             let message =
@@ -308,6 +308,11 @@ fn zones(
     }
     if let Some(zone) = &section.zone {
         zones.push(Zone::of_challenges(zone).map_err(failed("zone"))?);
+        for name in context.names {
+            // The alias of a long name may be too long.
+            let alias = format!("{}.{zone}", name.strip_prefix("*.").unwrap_or(name));
+            Zone::of_challenges(&alias).map_err(failed("zone"))?;
+        }
     } else {
         for challenge in &challenges {
             zones.push(Zone::of_challenges(challenge).map_err(failed("zone"))?);
