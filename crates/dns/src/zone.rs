@@ -68,7 +68,7 @@ pub struct Zones {
     name_server: Name,
     /// Mailbox of the zones' operator (RFC 2142).
     mailbox: Name,
-    zones: Vec<Zone>,
+    list: Vec<Zone>,
     records: DnsRecords,
 }
 
@@ -93,7 +93,7 @@ impl Zones {
         Ok(Self {
             mailbox: mailbox.map_err(|_| NameError(name_server.to_owned()))?,
             name_server: name_server_name,
-            zones,
+            list: zones,
             records: DnsRecords::default(),
         })
     }
@@ -110,7 +110,7 @@ impl Zones {
 
     /// The zone with the most labels that contains a name.
     pub(crate) fn find(&self, name: &Name) -> Option<&Zone> {
-        let zones = self.zones.iter().filter(|zone| zone.apex.zone_of(name));
+        let zones = self.list.iter().filter(|zone| zone.apex.zone_of(name));
         zones.max_by_key(|zone| zone.apex.iter().len())
     }
 

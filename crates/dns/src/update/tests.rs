@@ -138,7 +138,7 @@ async fn a_record_is_added_and_removed_alone() {
     assert_eq!(request.queries[0].name, parse_name("h.example").unwrap());
     assert_eq!(request.queries[0].query_type, RecordType::SOA);
     let expected = record(&parse_name(NAME).unwrap(), "text", RECORD_TTL);
-    assert_eq!(request.authorities, [expected.clone()]);
+    assert_eq!(request.authorities, std::slice::from_ref(&expected));
     assert_eq!(request.authorities[0].ttl, RECORD_TTL);
 
     let (result, requests) = update(ResponseCode::NoError, Signature::Right, async |client| {

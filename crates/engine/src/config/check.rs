@@ -57,8 +57,8 @@ pub(super) fn engine(
     let host = errors.keep(required("engine.host", file.engine.host).and_then(|text| host(&text)));
     let http = errors.keep_or_default(http.transpose());
     let tls = errors.keep(address("tls.listen_addr", &file.tls.listen_addr, ADDRESSES));
-    let name = host.as_deref().unwrap_or_default();
-    let tls_routes = errors.keep_or_default(tls_routes::check(file.tls.routes, name));
+    let tls_routes = tls_routes::check(file.tls.routes, host.as_deref().unwrap_or_default());
+    let tls_routes = errors.keep_or_default(tls_routes);
     let is_managed = file.control_plane.is_some();
     // A wrong host does not make the directory wrong as well.
     let name = host.as_deref().unwrap_or("engine");
@@ -76,8 +76,7 @@ pub(super) fn engine(
         can_respond: true,
         state_dir: state_dir.as_deref(),
     };
-    let acme = file.certs.acme.map(|acme| acme.check(&place));
-    let acme = errors.keep(acme.transpose());
+    let acme = errors.keep(file.certs.acme.map(|acme| acme.check(&place)).transpose());
     let auth = match file.control_plane {
         None => jwt(file.auth.jwt, errors).map(Auth::Keys),
         Some(section) => {

@@ -37,7 +37,7 @@ pub(crate) async fn run(command: Command, log: Option<&str>) -> Result<(), Failu
         Command::Turn(args) => turn::run(args, log).await,
         Command::Up(args) => {
             set_up_logs(Level::Warn, log)?;
-            up::run(args).await
+            Box::pin(up::run(args)).await
         }
     }
 }

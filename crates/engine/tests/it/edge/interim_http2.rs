@@ -224,8 +224,8 @@ async fn interim_answers_of_an_http_2_service_reach_its_visitors_in_order() {
     }
     let answer = http1.answer().await;
     assert_eq!((answer.status, answer.text()), (200, "ok"));
-    let old = http1.exchange(format!("GET / HTTP/1.0\r\nHost: {host}\r\n\r\n").as_bytes());
-    assert_eq!(old.await.status, 200);
+    let old = format!("GET / HTTP/1.0\r\nHost: {host}\r\n\r\n");
+    assert_eq!(http1.exchange(old.as_bytes()).await.status, 200);
 }
 
 #[tokio::test]
