@@ -3,7 +3,9 @@
 //! `PROGRAM present NAME VALUE` adds the record and ends with 0 when the name's authoritative
 //! servers answer with it; `PROGRAM cleanup NAME VALUE` removes it.
 
+use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -11,7 +13,17 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 
 use crate::error::{OrderError, printable};
-use crate::settings::DnsProgram;
+
+/// A program that publishes and removes TXT records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsProgram {
+    /// The program.
+    pub path: PathBuf,
+    /// Time limit of one call.
+    pub timeout: Duration,
+    /// Delay between the last record and the request for its validation.
+    pub propagation: Duration,
+}
 
 /// A record that a program has published, or may have.
 #[derive(Debug)]
@@ -107,8 +119,6 @@ const MAX_OUTPUT_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Programs of the system: a script that a test writes may still be open in a child of another

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use dns::{DnsUpdate, Zones};
 
-use crate::dns_program::DnsRecord;
+use crate::dns_program::{DnsProgram, DnsRecord};
 use crate::error::OrderError;
-use crate::settings::DnsProgram;
 
 /// The way to publish TXT records.
 #[derive(Clone, Debug)]

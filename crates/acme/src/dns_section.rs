@@ -9,9 +9,10 @@ use dns::{DnsUpdate, KeyAlgorithm, KeySource, Zone, Zones};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::dns_program::DnsProgram;
 use crate::dns_provider::{DnsProvider, ResponderSettings, challenge_name};
-use crate::section::Place;
-use crate::settings::{DnsProgram, Settings};
+use crate::place::Place;
+use crate::settings::Settings;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -18,6 +18,7 @@ mod error;
 mod http_answers;
 mod manager;
 mod order;
+mod place;
 mod resolver;
 mod schedule;
 mod section;
@@ -29,13 +30,13 @@ pub use self::acceptor::Acceptor;
 pub use self::certificates::{Certificates, Orders, start_responder};
 pub use self::chain::{ChainError, IssuedCertificate};
 pub use self::challenges::{Challenges, HTTP_CONTENT_TYPE};
+pub use self::dns_program::DnsProgram;
 pub use self::dns_provider::{DnsProvider, ResponderSettings, challenge_name};
 pub use self::error::OrderError;
 pub use self::http_answers::serve_http_answers;
 pub use self::manager::{Certificate, EXPIRY_METRIC, Manager, ORDERS_METRIC};
+pub use self::place::Place;
 pub use self::schedule::{RenewalWindow, Validity};
-pub use self::section::{AcmeSection, Place, inspect};
-pub use self::settings::{
-    ChallengeKind, DnsProgram, ExternalAccount, KeyType, Settings, WallClock,
-};
+pub use self::section::{AcmeSection, inspect};
+pub use self::settings::{ChallengeKind, ExternalAccount, KeyType, Settings, WallClock};
 pub use self::tls_config::TlsConfig;

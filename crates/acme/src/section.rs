@@ -3,7 +3,6 @@
 //! relay.
 
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::time::Duration;
 
 use daemon::config::values::{is_dns_name, is_loopback, optional_path, path, required, within};
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dns_section::{self, DnsContext, DnsForms, DnsResponderSection, DnsUpdateSection};
 use crate::manager::last_problem;
+use crate::place::Place;
 use crate::settings::{ChallengeKind, ExternalAccount, KeyType, Settings};
 
 /// A certificate from an authority, as in the file.
@@ -117,34 +117,6 @@ struct ExternalAccountSection {
     /// The file with the key in base64url. Required in this section.
     #[schemars(example = "/etc/svc/acme-key")]
     key_file: Option<String>,
-}
-
-/// The place of a section, and the parts of the configuration that it depends on.
-#[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
-    /// The dotted key of the section.
-    pub key: &'static str,
-    /// The name of the certificate.
-    pub host: &'a str,
-    /// The dotted key of this name.
-    pub host_key: &'static str,
-    /// Wildcards that the certificate includes if there is `dns-01`.
-    pub wildcards: &'a [String],
-    /// The dotted key of the plain listener, which answers `http-01`.
-    pub plain_key: &'static str,
-    /// True if there is a plain listener.
-    pub has_plain_listener: bool,
-    /// True if the process can answer for the names of challenges over DNS.
-    pub can_respond: bool,
-    /// The default directory of the state of the process.
-    pub state_dir: Option<&'a Path>,
-}
-
-impl Place<'_> {
-    /// The dotted key of a value of the section.
-    pub(crate) fn key(&self, name: &str) -> String {
-        format!("{}.{name}", self.key)
-    }
 }
 
 impl AcmeSection {

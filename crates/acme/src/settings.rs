@@ -74,14 +74,3 @@ impl ChallengeKind {
         }
     }
 }
-
-/// A program that publishes and removes TXT records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DnsProgram {
-    /// The program.
-    pub path: PathBuf,
-    /// Time limit of one call.
-    pub timeout: Duration,
-    /// Delay between the last record and the request for its validation.
-    pub propagation: Duration,
-}

@@ -12,7 +12,7 @@ use hickory_proto::rr::Name;
 use hickory_proto::rr::rdata::tsig::TsigAlgorithm;
 use zeroize::Zeroizing;
 
-use crate::zone::parse_name;
+use crate::name::parse_name;
 
 /// The hash of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@
 
 mod answer;
 mod key;
+mod name;
 mod rate;
 mod records;
 mod responder;
@@ -15,7 +16,8 @@ mod zone;
 
 pub use self::answer::{QueryResult, Response, Transport};
 pub use self::key::{KeyAlgorithm, KeyError, KeySource, TsigKey};
+pub use self::name::NameError;
 pub use self::records::{DnsRecords, RecordError};
 pub use self::responder::{BindError, QUERIES_METRIC, Responder};
 pub use self::update::{DnsUpdate, UpdateError};
-pub use self::zone::{NameError, Zone, Zones};
+pub use self::zone::{Zone, Zones};

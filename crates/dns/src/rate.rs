@@ -19,7 +19,7 @@ pub(crate) enum Admission {
 }
 
 /// Buckets in a table of fixed size. Networks share a bucket if they have the same place, which
-/// depends on a random key: nobody can choose the network that they share one with.
+/// depends on a random key: a client cannot choose the network that it shares one with.
 pub(crate) struct SourceRates {
     buckets: Box<[Bucket]>,
     hasher: RandomState,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hickory_proto::rr::Name;
 use parking_lot::Mutex;
 
-use crate::zone::{NameError, parse_name};
+use crate::name::{NameError, parse_name};
 
 /// TXT records of pending challenges, shared by orders and the responder. Clones have the same
 /// records.

@@ -79,10 +79,8 @@ impl Responder {
     }
 
     /// The bound addresses of UDP, and those of TCP.
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub fn local_addresses(&self) -> io::Result<(Vec<SocketAddr>, Vec<SocketAddr>)> {
+    #[cfg(test)]
+    fn local_addresses(&self) -> io::Result<(Vec<SocketAddr>, Vec<SocketAddr>)> {
         let udp = self.udp.iter().map(std::net::UdpSocket::local_addr);
         let tcp = self.tcp.iter().map(std::net::TcpListener::local_addr);
         Ok((

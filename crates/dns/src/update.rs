@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::key::{KeyError, KeySource, TsigKey};
-use crate::zone::{NameError, parse_name};
+use crate::name::{NameError, parse_name};
 
 /// A server whose records can be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]

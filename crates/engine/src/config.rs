@@ -11,11 +11,11 @@ mod file;
 mod inspect;
 mod keys;
 mod recordings;
-mod tls_routes;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
 mod tests;
+mod tls_routes;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -37,8 +37,8 @@ pub use self::api_rates::ApiRates;
 use self::check::NamedFiles;
 use crate::browser::Seals;
 
-pub use self::tls_routes::{TlsRoute, TlsRoutes};
 pub use self::recordings::{RecordingLocation, RecordingPolicy, Recordings, S3};
+pub use self::tls_routes::{TlsRoute, TlsRoutes};
 
 /// The configuration that an engine runs with. Each value is checked, and so are their
 /// combinations.

@@ -6,7 +6,8 @@ use hickory_proto::rr::{Name, RData};
 use proptest::prelude::*;
 
 use super::*;
-use crate::zone::{Zone, parse_name};
+use crate::name::parse_name;
+use crate::zone::Zone;
 
 const CHALLENGE: &str = "_acme-challenge.h.example";
 

@@ -5,7 +5,8 @@ use hickory_proto::rr::RecordType;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::zone::{Zone, parse_name};
+use crate::name::parse_name;
+use crate::zone::Zone;
 
 const CHALLENGE: &str = "_acme-challenge.h.example";
 

@@ -33,10 +33,16 @@ const NO_RESPONSE: &str = "the connection to the service ended without a complet
 pub(crate) struct TunnelStream {
     transport: StreamTransport,
     /// Boxed, because streams of raw tunnels have none.
-    exchanges: Option<Box<ExchangeState>>,
+    usage: Option<Box<HttpUsage>>,
+    _slot: StreamSlot,
+}
+
+/// The HTTP messages of a stream.
+#[derive(Debug, Default)]
+struct HttpUsage {
+    exchanges: Option<ExchangeState>,
     /// The requests of an HTTP/2 connection.
     shared: Option<Arc<dyn SharedRequests>>,
-    _slot: StreamSlot,
 }
 
 /// The requests on a connection that several use at the same time.
@@ -73,8 +79,7 @@ impl TunnelStream {
     pub(super) fn standing(seated: PooledStream, slot: StreamSlot) -> Self {
         Self {
             transport: StreamTransport::Standing(seated),
-            exchanges: None,
-            shared: None,
+            usage: None,
             _slot: slot,
         }
     }
@@ -82,8 +87,7 @@ impl TunnelStream {
     pub(super) fn on_lane(carried: MigratingStream<MigrateToPool>, slot: StreamSlot) -> Self {
         Self {
             transport: StreamTransport::Lane(Box::new(carried)),
-            exchanges: None,
-            shared: None,
+            usage: None,
             _slot: slot,
         }
     }
@@ -91,15 +95,14 @@ impl TunnelStream {
     pub(super) fn own(stream: TlsStream, slot: StreamSlot) -> Self {
         Self {
             transport: StreamTransport::Dedicated(stream),
-            exchanges: None,
-            shared: None,
+            usage: None,
             _slot: slot,
         }
     }
 
     /// The same stream, for consecutive exchanges.
     pub(super) fn with_exchanges(mut self) -> Self {
-        self.exchanges = Some(Box::default());
+        self.usage.get_or_insert_default().exchanges = Some(ExchangeState::default());
         if let StreamTransport::Lane(carried) = &mut self.transport {
             carried.lane().judge_exchanges();
         }
@@ -109,7 +112,7 @@ impl TunnelStream {
     /// Records the start of an exchange. Returns true if it is not the first one, and the agent
     /// reports the bytes that do not reach the service.
     pub(crate) fn begin_exchange(&mut self) -> bool {
-        let Some(exchanges) = &mut self.exchanges else {
+        let Some(exchanges) = self.exchanges_mut() else {
             return false;
         };
         exchanges.before = exchanges.written;
@@ -121,7 +124,7 @@ impl TunnelStream {
     /// accepts no more of the request. When this is dropped, the agent closes the service's
     /// connection, and does not report a failure, also if that connection has failed since.
     pub(crate) fn end_exchange(&mut self) {
-        if let Some(exchanges) = &mut self.exchanges {
+        if let Some(exchanges) = self.exchanges_mut() {
             exchanges.is_idle = true;
             exchanges.is_reused = true;
         }
@@ -130,23 +133,34 @@ impl TunnelStream {
     /// Several requests use the stream at the same time. It ends as after a complete exchange if none
     /// is in progress then.
     pub(crate) fn share(&mut self, requests: Arc<dyn SharedRequests>) {
-        self.shared = Some(requests);
+        self.usage.get_or_insert_default().shared = Some(requests);
     }
 
     /// True if no response is missing.
     fn is_idle(&self) -> bool {
-        match (&self.shared, &self.exchanges) {
+        let Some(usage) = &self.usage else {
+            return false;
+        };
+        match (&usage.shared, &usage.exchanges) {
             (Some(requests), _) => requests.is_idle(),
             (None, Some(exchanges)) => exchanges.is_idle,
             (None, None) => false,
         }
     }
 
+    fn exchanges(&self) -> Option<&ExchangeState> {
+        self.usage.as_ref()?.exchanges.as_ref()
+    }
+
+    fn exchanges_mut(&mut self) -> Option<&mut ExchangeState> {
+        self.usage.as_mut()?.exchanges.as_mut()
+    }
+
     /// Waits until the agent has reported how much of the stream reached the service, or cannot do
     /// so any more. Returns true if nothing of the current exchange did, so that the request can be
     /// sent again.
     pub(crate) fn poll_undelivered(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let Some(exchanges) = &self.exchanges else {
+        let Some(exchanges) = self.exchanges() else {
             return Poll::Ready(false);
         };
         let before = exchanges.before;
@@ -205,12 +219,12 @@ impl TunnelStream {
     /// Requests the report of an agent that waits for the engine. An error also ends the wait for
     /// the report.
     fn request_report(&mut self, cx: &mut Context<'_>) {
-        let exchanges = self.exchanges.as_ref();
+        let exchanges = self.exchanges();
         if !exchanges.is_some_and(|exchanges| exchanges.is_report_requested) {
             if self.io().poll_write(cx, &[REPORT_REQUEST]).is_pending() {
                 return;
             }
-            if let Some(exchanges) = &mut self.exchanges {
+            if let Some(exchanges) = self.exchanges_mut() {
                 exchanges.is_report_requested = true;
             }
         }
@@ -220,7 +234,7 @@ impl TunnelStream {
     /// Aborts an exchange without a complete response, with this reason for the service's owner.
     /// Agents without the extension report nothing in that case.
     pub(crate) fn report_no_response(&mut self) {
-        if self.exchanges.is_some() {
+        if self.exchanges().is_some() {
             self.reset(&wire::Error::stream_broke(NO_RESPONSE));
         }
     }
@@ -238,7 +252,7 @@ impl TunnelStream {
     }
 
     fn count_written(&mut self, written: &Poll<io::Result<usize>>) {
-        if let (Some(exchanges), Poll::Ready(Ok(written))) = (&mut self.exchanges, written) {
+        if let (Some(exchanges), Poll::Ready(Ok(written))) = (self.exchanges_mut(), written) {
             exchanges.written += *written as u64;
         }
     }

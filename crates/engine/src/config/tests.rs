@@ -200,29 +200,21 @@ fn required_keys_are_named() {
 /// A section that replaces required keys is not missing because it is wrong.
 #[test]
 fn consequences_of_a_wrong_section_are_not_reported() {
-    let keys = |env: &[(&str, &str)]| -> Vec<String> {
-        let env = env
-            .iter()
-            .map(|(key, value)| (variable(key), (*value).to_owned()));
-        let errors = EngineConfig::load(None, env).unwrap_err();
+    let keys = |file: &str| -> Vec<String> {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("engine.yaml");
+        fs::write(&path, format!("engine: {{host: a.example}}\n{file}")).unwrap();
+        let errors = EngineConfig::load(Some(&path), []).unwrap_err();
         errors.into_iter().map(|error| error.key).collect()
     };
-    let host = ("engine.host", "a.example");
-    let wrong = [host, ("certs.acme", "7"), ("control_plane", "7")];
-    let mut reported = keys(&wrong);
+    let mut reported = keys("certs: {acme: 7}\ncontrol_plane: 7");
     reported.sort();
     assert_eq!(reported, ["certs.acme", "control_plane"]);
-    let closed = [host, ("certs.acme", "7"), ("certs.static.enabled", "false")];
-    let reported = keys(&closed);
+    let reported = keys("certs: {acme: 7, static: {enabled: false}}");
     let is_reported = reported.iter().any(|key| key == "certs.static.enabled");
     assert!(!is_reported, "{reported:?}");
-    let program = [
-        host,
-        ("certs.acme.terms_agreed", "true"),
-        ("certs.acme.challenges", "[dns01]"),
-        ("certs.acme.dns_program", "/bin/true"),
-    ];
-    let reported = keys(&program);
+    let reported =
+        keys("certs: {acme: {terms_agreed: true, challenges: [dns01], dns_program: /bin/true}}");
     let is_reported = reported.iter().any(|key| key == "certs.acme.dns_program");
     assert!(!is_reported, "{reported:?}");
 }

@@ -45,3 +45,29 @@ async fn bytes_for_a_finished_stream_are_refused() {
     poll_fn(|cx| far.lane().poll_reset(cx)).await;
     assert!(far.lane().is_aborted_by_peer());
 }
+
+/// After its reset, an end learns whether the other one completed its direction or aborted it too,
+/// if that one decides it.
+#[tokio::test]
+async fn an_end_that_resets_learns_the_end_of_the_other_one() {
+    let mut pair = pair(4096).await;
+    for (judges, completes, expected) in [
+        (true, true, true),
+        (true, false, false),
+        (false, false, true),
+    ] {
+        let [(mut near, _), (mut far, _)] = pair.stream().await;
+        if judges {
+            near.lane().judge_exchanges();
+        }
+        far.lane().reset(None);
+        let error = near.read(&mut [0; 1]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+        if completes {
+            near.lane().finish();
+        }
+        drop(near);
+        let ended = poll_fn(|cx| far.lane().poll_peer_end(cx)).await;
+        assert_eq!(ended, expected, "{judges} {completes}");
+    }
+}

@@ -145,7 +145,7 @@ fn the_whole_zone_is_served_by_the_own_responder() -> Result<()> {
     Ok(())
 }
 
-/// What dig prints for queries that the responder must not answer, and for those that it answers.
+/// The table has queries that the responder must not answer, and some that it answers.
 #[test]
 fn the_responder_is_strict() -> Result<()> {
     let address = ports::lease_address();
