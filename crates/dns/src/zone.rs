@@ -1,6 +1,8 @@
 //! The names that the responder answers, and their records.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use hickory_proto::rr::rdata::{A, AAAA, HINFO, NS, SOA, TXT};
 use hickory_proto::rr::{Name, RData, RecordType};
@@ -46,7 +48,10 @@ pub struct Zones {
     name_server: Name,
     /// Mailbox of the zones' operator (RFC 2142).
     mailbox: Name,
-    list: Vec<Zone>,
+    /// By their first names. An engine may have one for each of thousands of custom domains.
+    zones: Arc<HashMap<Name, Zone>>,
+    /// The labels of the longest of these names.
+    most_labels: usize,
     records: DnsRecords,
 }
 
@@ -61,17 +66,20 @@ pub(crate) enum LookUpResult {
 }
 
 impl Zones {
-    /// `name_server` is the name in their NS and SOA records.
+    /// `name_server` is the name in their NS and SOA records. Of several zones with one first name,
+    /// the last one counts.
     ///
     /// # Errors
     /// It is no name, or too long.
     pub fn new(name_server: &str, zones: Vec<Zone>) -> Result<Self, NameError> {
         let name_server_name = parse_name(name_server)?;
         let mailbox = name_server_name.prepend_label("hostmaster");
+        let labels = zones.iter().map(|zone| zone.apex.iter().len());
         Ok(Self {
+            most_labels: labels.max().unwrap_or_default(),
             mailbox: mailbox.map_err(|_| NameError(name_server.to_owned()))?,
             name_server: name_server_name,
-            list: zones,
+            zones: Arc::new(by_apex(zones)),
             records: DnsRecords::default(),
         })
     }
@@ -88,8 +96,10 @@ impl Zones {
 
     /// The zone with the most labels that contains a name.
     pub(crate) fn find(&self, name: &Name) -> Option<&Zone> {
-        let zones = self.list.iter().filter(|zone| zone.apex.zone_of(name));
-        zones.max_by_key(|zone| zone.apex.iter().len())
+        let most = self.most_labels.min(name.iter().len());
+        (1..=most)
+            .rev()
+            .find_map(|labels| self.zones.get(&name.trim_to(labels)))
     }
 
     /// The records of a name of `zone`.
@@ -139,6 +149,11 @@ impl Zones {
             CHALLENGE_TTL,
         ))
     }
+}
+
+fn by_apex(zones: Vec<Zone>) -> HashMap<Name, Zone> {
+    let named = zones.into_iter().map(|zone| (zone.apex.clone(), zone));
+    named.collect()
 }
 
 impl Zone {
