@@ -13,7 +13,9 @@ use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 pub use self::inspect::inspect;
 pub use self::names::{names_of, warn_missing_names};
 pub use self::pair::{CertFiles, RejectionReason, TlsError};
-pub use self::reload::{CHECK_INTERVAL, EXPIRY_METRIC, RELOADS_METRIC, ReloadingCert};
+pub use self::reload::{
+    CHECK_INTERVAL, DOMAIN_EXPIRY_METRIC, EXPIRY_METRIC, RELOADS_METRIC, ReloadingCert,
+};
 
 /// The provider that every TLS configuration of a process shares.
 ///

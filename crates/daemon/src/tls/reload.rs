@@ -22,6 +22,9 @@ use crate::clock::{Clock as _, SystemClock};
 pub const RELOADS_METRIC: &str = "svc_certificate_reloads_total";
 /// Expiry of the current certificate, in seconds since 1970.
 pub const EXPIRY_METRIC: &str = "svc_certificate_expiry_timestamp_seconds";
+/// Expiry of the certificate of each custom domain (`domain`), from files or from an authority, in
+/// seconds since 1970.
+pub const DOMAIN_EXPIRY_METRIC: &str = "svc_domain_certificate_expiry_timestamp_seconds";
 
 /// The static certificate provider (EN-12): serves the certificate in its two files.
 ///
@@ -38,6 +41,8 @@ struct ReloadState {
     files: CertFiles,
     /// Names that a new certificate must have if the previous one has them.
     needed: Vec<String>,
+    /// The certificate is that of the custom domains in `needed`, and not that of the process.
+    is_of_domains: bool,
     provider: Arc<CryptoProvider>,
     current: ArcSwap<CurrentCert>,
     check: Mutex<FileCheck>,
@@ -84,12 +89,34 @@ impl ReloadingCert {
         provider: Arc<CryptoProvider>,
         needed: Vec<String>,
     ) -> Result<Self, TlsError> {
+        Self::load_as(files, provider, needed, false)
+    }
+
+    /// The same for custom domains (or `*.name`), whose expiry has series of its own.
+    ///
+    /// # Errors
+    /// As [`ReloadingCert::load`].
+    pub fn load_for_domains(
+        files: CertFiles,
+        provider: Arc<CryptoProvider>,
+        domains: Vec<String>,
+    ) -> Result<Self, TlsError> {
+        Self::load_as(files, provider, domains, true)
+    }
+
+    fn load_as(
+        files: CertFiles,
+        provider: Arc<CryptoProvider>,
+        needed: Vec<String>,
+        is_of_domains: bool,
+    ) -> Result<Self, TlsError> {
         let stamp = Stamp::of(&files);
         let pair = Pair::read(&files, &provider)?;
-        export_expiry(pair.not_after);
-        Ok(Self(Arc::new(ReloadState {
+        let not_after = pair.not_after;
+        let state = ReloadState {
             files,
             needed,
+            is_of_domains,
             provider,
             current: ArcSwap::from_pointee(pair.into()),
             check: Mutex::new(FileCheck {
@@ -102,7 +129,9 @@ impl ReloadingCert {
             created_at: Instant::now(),
             reloads: AtomicU64::new(0),
             failures: AtomicU64::new(0),
-        })))
+        };
+        state.export_expiry(not_after);
+        Ok(Self(Arc::new(state)))
     }
 
     /// The current certificate. Reads no file.
@@ -237,11 +266,26 @@ impl ReloadState {
         if pair.certified.cert == self.current.load().certified.cert {
             return;
         }
-        export_expiry(pair.not_after);
+        self.export_expiry(pair.not_after);
         self.current.store(Arc::new(pair.into()));
         self.reloads.fetch_add(1, Ordering::Relaxed);
         metrics::counter!(RELOADS_METRIC, "outcome" => "ok").increment(1);
         tracing::info!(cert.file = %self.files.cert.display(), "a new certificate is in use");
+    }
+
+    fn export_expiry(&self, not_after: i64) {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "seconds stay exact in 53 bits for ever"
+        )]
+        let seconds = not_after as f64;
+        if !self.is_of_domains {
+            metrics::gauge!(EXPIRY_METRIC).set(seconds);
+            return;
+        }
+        for domain in &self.needed {
+            metrics::gauge!(DOMAIN_EXPIRY_METRIC, "domain" => domain.clone()).set(seconds);
+        }
     }
 }
 
@@ -319,14 +363,6 @@ impl FileStamp {
             target,
         })
     }
-}
-
-fn export_expiry(not_after: i64) {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "seconds stay exact in 53 bits for ever"
-    )]
-    metrics::gauge!(EXPIRY_METRIC).set(not_after as f64);
 }
 
 fn millis(duration: Duration) -> u64 {
