@@ -1,5 +1,6 @@
 //! The keys `dns_*` of the section: the way to publish the records of `dns-01`.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -294,29 +295,27 @@ fn zones(
         move |error: dns::NameError| ConfigError::new(key(name), error.to_string())
     };
     let mut zones = Vec::new();
-    let hosts = format!("t.{}", context.place.host);
+    let hosts = format!("t.{}", place.host);
     if section.serve_zone {
         let zone = Zone::of_hosts(&hosts, addresses);
         zones.push(zone.map_err(failed("serve_zone"))?);
     }
-    let mut challenges: Vec<String> = Vec::new();
-    for name in context.names {
-        let challenge = challenge_name(name);
-        let is_in_hosts = section.serve_zone && challenge.ends_with(&format!(".{hosts}"));
-        if !is_in_hosts && !challenges.contains(&challenge) {
-            challenges.push(challenge);
-        }
-    }
+    let names = || context.names.iter().chain(place.other_names);
     if let Some(zone) = &section.zone {
         zones.push(Zone::of_challenges(zone).map_err(failed("zone"))?);
-        for name in context.names {
+        for name in names() {
             // The alias of a long name may be too long.
             let alias = format!("{}.{zone}", name.strip_prefix("*.").unwrap_or(name));
             Zone::of_challenges(&alias).map_err(failed("zone"))?;
         }
     } else {
+        let below_hosts = format!(".{hosts}");
+        // A name and its wildcard have one.
+        let challenges: BTreeSet<String> = names().map(|name| challenge_name(name)).collect();
         for challenge in &challenges {
-            zones.push(Zone::of_challenges(challenge).map_err(failed("zone"))?);
+            if !section.serve_zone || !challenge.ends_with(&below_hosts) {
+                zones.push(Zone::of_challenges(challenge).map_err(failed("zone"))?);
+            }
         }
     }
     Zones::new(name_server, zones).map_err(failed("name_server"))

@@ -7,6 +7,7 @@
 //! and if a response of the authority may be used. `manager` is the task; `order` runs one order.
 
 mod acceptor;
+mod budget;
 mod certificates;
 mod chain;
 mod challenges;
@@ -34,7 +35,10 @@ pub use self::dns_program::DnsProgram;
 pub use self::dns_provider::{DnsProvider, ResponderSettings, challenge_name};
 pub use self::error::OrderError;
 pub use self::http_answers::serve_http_answers;
-pub use self::manager::{Certificate, EXPIRY_METRIC, Manager, ORDERS_METRIC};
+pub use self::manager::{
+    Certificate, CertificateSet, EXPIRY_METRIC, Manager, ORDERS_METRIC, domain_state_dir,
+    last_problem,
+};
 pub use self::place::Place;
 pub use self::schedule::{RenewalWindow, Validity};
 pub use self::section::{AcmeSection, inspect};

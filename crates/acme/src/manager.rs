@@ -1,5 +1,7 @@
 //! The task that keeps one certificate current.
 
+mod set;
+
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -9,6 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use daemon::metrics::{Kind, Metric, metric};
+use daemon::tls::DOMAIN_EXPIRY_METRIC;
 use instant_acme::CertificateIdentifier;
 use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
@@ -28,6 +31,8 @@ use crate::schedule::{
 };
 use crate::settings::{Settings, WallClock};
 use crate::store::StateFolder;
+
+pub use self::set::{CertificateSet, domain_state_dir};
 
 /// Counts orders.
 pub const ORDERS_METRIC: Metric = metric(
@@ -84,6 +89,16 @@ pub struct Manager {
     challenges: Arc<Challenges>,
     provider: Arc<CryptoProvider>,
     now: WallClock,
+    /// The folder of the account, if several certificates share it; `None`: `folder`.
+    account_folder: Option<StateFolder>,
+    /// The custom domain of the certificate; `None`: it is that of the process.
+    domain: Option<Arc<str>>,
+    renewal: Renewal,
+}
+
+/// When the current certificate is renewed.
+#[derive(Clone, Copy, Debug)]
+struct Renewal {
     /// The certificate is for other names, or from another authority.
     is_outdated: bool,
     /// Random bits of the current certificate's renewal time.
@@ -93,6 +108,17 @@ pub struct Manager {
     next_question: i64,
     /// Time of the last successful order of this process.
     ordered_at: Option<i64>,
+}
+
+impl Renewal {
+    /// Without a certificate.
+    const DUE: Self = Self {
+        is_outdated: true,
+        random: 0,
+        window: None,
+        next_question: 0,
+        ordered_at: None,
+    };
 }
 
 impl fmt::Debug for Manager {
@@ -136,14 +162,13 @@ impl Manager {
             challenges: Arc::default(),
             provider,
             now,
-            is_outdated: true,
-            random: 0,
-            window: None,
-            next_question: 0,
-            ordered_at: None,
+            account_folder: None,
+            domain: None,
+            renewal: Renewal::DUE,
         };
-        metrics::gauge!(EXPIRY).set(0.0);
+        manager.export_expiry(0);
         if let Some((issued, is_outdated)) = manager.stored()? {
+            info!(names = ?issued.names(), "a stored certificate is in use");
             manager.install(issued, is_outdated);
         }
         Ok(manager)
@@ -207,6 +232,11 @@ impl Manager {
         if let Some(wait) = self.wait().await {
             return Ok(Step::Idle(wait));
         }
+        self.order(failures).await
+    }
+
+    /// Orders a certificate, unless another process has stored one meanwhile.
+    async fn order(&mut self, failures: u32) -> Result<Step, OrderError> {
         let locked = self.folder.try_lock();
         let Some(lock) = locked.map_err(OrderError::state(self.folder.path()))? else {
             return Ok(Step::Locked);
@@ -229,13 +259,19 @@ impl Manager {
             failures,
         };
         // Every second attempt does without the reference: some authorities may not support it.
-        let has_reference = !self.is_outdated && failures.is_multiple_of(2);
+        let has_reference = !self.renewal.is_outdated && failures.is_multiple_of(2);
         let replaces = leaf.filter(|_| has_reference).and_then(identifier);
-        let issued = match attempt.run(replaces).await {
-            Ok(issued) => issued,
+        let account_folder = self.account_folder.as_ref();
+        let ordered = match account_folder {
+            None => attempt.run(replaces).await.map(Some),
+            Some(folder) => attempt.run_with_account_of(folder, replaces).await,
+        };
+        let issued = match ordered {
+            Ok(Some(issued)) => issued,
+            Ok(None) => return Ok(Step::Locked),
             Err(error) => {
                 if error.is_unknown_account() {
-                    attempt.forget_account()?;
+                    attempt.forget_account(account_folder)?;
                 }
                 return Err(error);
             }
@@ -243,25 +279,30 @@ impl Manager {
         // The file is only for the operator.
         self.folder.remove(&lock, PROBLEM_FILE).ok();
         metrics::counter!(ORDERS, "outcome" => "ok").increment(1);
+        info!(names = ?issued.names(), "a certificate of the authority is in use");
         self.install(issued, false);
-        self.ordered_at = Some((self.now)());
+        self.renewal.ordered_at = Some((self.now)());
         Ok(Step::Idle(Duration::ZERO))
     }
 
     /// Time until the renewal; `None` if it is due.
     async fn wait(&mut self) -> Option<Duration> {
-        let current = self.certificate.current().filter(|_| !self.is_outdated)?;
+        let current = self
+            .certificate
+            .current()
+            .filter(|_| !self.renewal.is_outdated)?;
         let now = (self.now)();
-        if has_come(self.next_question, LONGEST_QUESTION, now) {
+        if has_come(self.renewal.next_question, LONGEST_QUESTION, now) {
             let delay = self.ask_window(&current).await;
-            self.next_question = now.saturating_add(delay);
+            self.renewal.next_question = now.saturating_add(delay);
         }
         let validity = current.validity();
-        let earliest = self.ordered_at.map(|at| earliest_renewal(at, validity));
+        let renewal = self.renewal;
+        let earliest = renewal.ordered_at.map(|at| earliest_renewal(at, validity));
         let earliest = earliest.filter(|at| !has_come(*at, MAX_INTERVAL, now));
-        let due = renewal_time(validity, self.window, self.random);
+        let due = renewal_time(validity, renewal.window, renewal.random);
         let due = due.max(earliest.unwrap_or(i64::MIN));
-        let until = due.min(self.next_question).saturating_sub(now);
+        let until = due.min(renewal.next_question).saturating_sub(now);
         let until = u64::try_from(until).ok().map(Duration::from_secs);
         until.filter(|_| due > now)
     }
@@ -273,13 +314,14 @@ impl Manager {
         let Some(identifier) = leaf.and_then(identifier) else {
             return USUAL_QUESTION;
         };
-        let account = existing_account(&self.settings, &self.folder, &self.client).await;
+        let folder = self.account_folder.as_ref().unwrap_or(&self.folder);
+        let account = existing_account(&self.settings, folder, &self.client).await;
         let Ok(Some(account)) = account else {
             return USUAL_QUESTION;
         };
         match account.renewal_info(&identifier).await {
             Ok((info, delay)) => {
-                self.window = Some(RenewalWindow {
+                self.renewal.window = Some(RenewalWindow {
                     start: info.suggested_window.start.unix_timestamp(),
                     end: info.suggested_window.end.unix_timestamp(),
                 });
@@ -338,24 +380,37 @@ impl Manager {
     }
 
     fn install(&mut self, issued: IssuedCertificate, is_outdated: bool) {
+        self.export_expiry(issued.validity().not_after);
+        self.certificate.issued.store(Some(Arc::new(issued)));
+        *self.certificate.problem.lock() = None;
+        self.renewal = Renewal {
+            is_outdated,
+            random: random(),
+            window: None,
+            next_question: 0,
+            ..self.renewal
+        };
+    }
+
+    fn export_expiry(&self, not_after: i64) {
         #[expect(
             clippy::cast_precision_loss,
             reason = "seconds stay exact in 53 bits for ever"
         )]
-        metrics::gauge!(EXPIRY).set(issued.validity().not_after as f64);
-        info!(names = ?issued.names(), "a certificate of the authority is in use");
-        self.certificate.issued.store(Some(Arc::new(issued)));
-        *self.certificate.problem.lock() = None;
-        self.is_outdated = is_outdated;
-        self.random = random();
-        self.window = None;
-        self.next_question = 0;
+        let seconds = not_after as f64;
+        match &self.domain {
+            None => metrics::gauge!(EXPIRY).set(seconds),
+            Some(domain) => {
+                metrics::gauge!(DOMAIN_EXPIRY_METRIC, "domain" => domain.to_string()).set(seconds);
+            }
+        }
     }
 
     fn report(&self, error: &OrderError, delay: Duration) {
         metrics::counter!(ORDERS, "outcome" => "error").increment(1);
         let seconds = delay.as_secs();
-        warn!(%error, retry.seconds = seconds, "there is no new certificate");
+        let names = &self.settings.names;
+        warn!(%error, ?names, retry.seconds = seconds, "there is no new certificate");
         let text = error.to_string();
         // `--check` reads it. A full disk may prevent that.
         if let Ok(Some(lock)) = self.folder.try_lock() {
@@ -366,7 +421,7 @@ impl Manager {
 }
 
 /// Reason of the last failed order in a state directory; `None` after a success.
-pub(crate) fn last_problem(state_dir: &Path) -> Option<String> {
+pub fn last_problem(state_dir: &Path) -> Option<String> {
     let bytes = StateFolder::existing(state_dir).read(PROBLEM_FILE).ok()??;
     Some(crate::error::printable(&String::from_utf8_lossy(&bytes)))
 }
@@ -435,7 +490,7 @@ mod tests {
     const DIRECTORY: &str = "http://127.0.0.1:1/directory";
     const NAME: &str = "h.example";
 
-    fn settings(state_dir: &Path) -> Settings {
+    pub(super) fn settings(state_dir: &Path) -> Settings {
         Settings {
             directory: DIRECTORY.to_owned(),
             contact: Vec::new(),
@@ -451,7 +506,7 @@ mod tests {
     }
 
     /// Stores a certificate that is valid in 2030.
-    fn store_certificate(state_dir: &Path) {
+    pub(super) fn store_certificate(state_dir: &Path) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2030, 1, 1);

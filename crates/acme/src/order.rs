@@ -1,15 +1,13 @@
 //! One order: account, challenges, certificate. Its state on disk lets the next process continue.
 
-use std::path::Path;
+mod account;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use instant_acme::{
-    Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, Challenge,
-    ChallengeHandle, ChallengeType, Error, ExternalAccountKey, Identifier, NewAccount, NewOrder,
-    Order, OrderStatus, RetryPolicy,
+    Account, AuthorizationStatus, CertificateIdentifier, Challenge, ChallengeHandle, ChallengeType,
+    Error, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use rustls::crypto::CryptoProvider;
@@ -22,8 +20,10 @@ use crate::client::{AuthorityClient, LONGEST_POLL};
 use crate::dns_program::DnsRecord;
 use crate::dns_provider::challenge_name;
 use crate::error::{OrderError, printable};
-use crate::settings::{ChallengeKind, ExternalAccount, KeyType, Settings, WallClock};
+use crate::settings::{ChallengeKind, KeyType, Settings, WallClock};
 use crate::store::{OrderLock, StateFolder};
+
+pub(crate) use self::account::existing_account;
 
 /// The certificate on disk: chain and key in one file, so that both are replaced at once.
 #[derive(Deserialize, Serialize)]
@@ -32,14 +32,6 @@ pub(crate) struct CertificateFile {
     pub(crate) names: Vec<String>,
     pub(crate) chain: String,
     pub(crate) key: String,
-}
-
-/// The account on disk, with the directory that it belongs to.
-#[derive(Deserialize, Serialize)]
-struct AccountFile {
-    directory: String,
-    contact: Vec<String>,
-    credentials: AccountCredentials,
 }
 
 /// An unfinished order, with the key of its certificate.
@@ -52,7 +44,6 @@ struct OrderFile {
 }
 
 pub(crate) const CERTIFICATE_FILE: &str = "certificate.json";
-const ACCOUNT_FILE: &str = "account.json";
 const ORDER_FILE: &str = "order.json";
 
 /// One attempt to get a certificate, by the holder of the lock.
@@ -87,9 +78,33 @@ impl OrderAttempt<'_> {
         replaces: Option<CertificateIdentifier<'_>>,
     ) -> Result<IssuedCertificate, OrderError> {
         let account = self.account().await?;
-        let (mut order, key) = match self.unfinished(&account).await? {
+        self.run_for(&account, replaces).await
+    }
+
+    /// The same with the account in another folder, which several certificates share. `None` while
+    /// another order or process registers the account.
+    ///
+    /// # Errors
+    /// [`OrderError`]; nothing was replaced.
+    pub(crate) async fn run_with_account_of(
+        &self,
+        folder: &StateFolder,
+        replaces: Option<CertificateIdentifier<'_>>,
+    ) -> Result<Option<IssuedCertificate>, OrderError> {
+        let Some(account) = self.account_of(folder).await? else {
+            return Ok(None);
+        };
+        self.run_for(&account, replaces).await.map(Some)
+    }
+
+    async fn run_for(
+        &self,
+        account: &Account,
+        replaces: Option<CertificateIdentifier<'_>>,
+    ) -> Result<IssuedCertificate, OrderError> {
+        let (mut order, key) = match self.unfinished(account).await? {
             Some(unfinished) => unfinished,
-            None => self.place(&account, replaces).await?,
+            None => self.place(account, replaces).await?,
         };
         match self.complete(&mut order, &key).await {
             Ok(issued) => {
@@ -109,53 +124,6 @@ impl OrderAttempt<'_> {
     fn is_order_over(&self, error: &OrderError) -> bool {
         let failures = self.failures.saturating_add(1);
         failures.is_multiple_of(error.attempts_per_order())
-    }
-
-    /// The stored account, or a new one.
-    async fn account(&self) -> Result<Account, OrderError> {
-        if let Some(account) = stored_account(self.settings, self.folder, self.client).await? {
-            let (account, file) = account;
-            if file.contact != self.settings.contact {
-                account.update_contacts(&self.contact()).await?;
-                self.store_account(file.credentials)?;
-            }
-            return Ok(account);
-        }
-        let binding = self.settings.external_account.as_ref();
-        let binding = binding.map(external_account_key).transpose()?;
-        let contact = self.contact();
-        let new = NewAccount {
-            contact: &contact,
-            terms_of_service_agreed: true,
-            only_return_existing: false,
-        };
-        let directory = self.settings.directory.clone();
-        let builder = Account::builder_with_http(Box::new(self.client.clone()));
-        let (account, credentials) = builder.create(&new, directory, binding.as_ref()).await?;
-        self.store_account(credentials)?;
-        info!(account = account.id(), "the account was registered");
-        Ok(account)
-    }
-
-    fn contact(&self) -> Vec<&str> {
-        self.settings.contact.iter().map(String::as_str).collect()
-    }
-
-    fn store_account(&self, credentials: AccountCredentials) -> Result<(), OrderError> {
-        let file = AccountFile {
-            directory: self.settings.directory.clone(),
-            contact: self.settings.contact.clone(),
-            credentials,
-        };
-        self.store(ACCOUNT_FILE, &file)
-    }
-
-    /// Forgets an account that the authority does not have.
-    ///
-    /// # Errors
-    /// Those of the file system.
-    pub(crate) fn forget_account(&self) -> Result<(), OrderError> {
-        self.remove(ACCOUNT_FILE)
     }
 
     /// The order that an earlier attempt stored, unless it has no further use.
@@ -433,37 +401,6 @@ impl OrderAttempt<'_> {
     }
 }
 
-/// The account of an earlier process. `None` if there is none for this directory.
-async fn stored_account(
-    settings: &Settings,
-    folder: &StateFolder,
-    client: &AuthorityClient,
-) -> Result<Option<(Account, AccountFile)>, OrderError> {
-    let Some(file) = stored::<AccountFile>(folder, ACCOUNT_FILE)? else {
-        return Ok(None);
-    };
-    if file.directory != settings.directory {
-        return Ok(None);
-    }
-    // The library takes the credentials; a changed contact stores them again.
-    let Some(copy) = stored::<AccountFile>(folder, ACCOUNT_FILE)? else {
-        return Ok(None);
-    };
-    let builder = Account::builder_with_http(Box::new(client.clone()));
-    let account = builder.from_credentials(file.credentials).await?;
-    Ok(Some((account, copy)))
-}
-
-/// The account, for questions about renewals.
-pub(crate) async fn existing_account(
-    settings: &Settings,
-    folder: &StateFolder,
-    client: &AuthorityClient,
-) -> Result<Option<Account>, OrderError> {
-    let account = stored_account(settings, folder, client).await?;
-    Ok(account.map(|(account, _)| account))
-}
-
 /// A file of the state directory. One that cannot be parsed counts as missing.
 pub(crate) fn stored<T: serde::de::DeserializeOwned>(
     folder: &StateFolder,
@@ -545,33 +482,6 @@ fn signing_request(names: &[String], key: &KeyPair) -> Result<Vec<u8>, OrderErro
     let request = params.serialize_request(key);
     Ok(request.map_err(OrderError::internal)?.der().to_vec())
 }
-
-/// Reads the key of an external account now; it is not kept.
-fn external_account_key(account: &ExternalAccount) -> Result<ExternalAccountKey, OrderError> {
-    let failed = |problem: String| OrderError::File {
-        path: account.key_file.clone(),
-        problem,
-    };
-    let text =
-        read_key(&account.key_file).map_err(|error| failed(format!("cannot be read: {error}")))?;
-    let key = BASE64_URL_SAFE_NO_PAD
-        .decode(text.trim().trim_end_matches('='))
-        .ok()
-        .filter(|key| !key.is_empty())
-        .ok_or_else(|| failed("does not contain a key in base64url".to_owned()))?;
-    Ok(ExternalAccountKey::new(account.key_id.clone(), &key))
-}
-
-fn read_key(path: &Path) -> std::io::Result<String> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    let file = std::fs::File::open(path)?;
-    file.take(MAX_KEY_BYTES).read_to_string(&mut text)?;
-    Ok(text)
-}
-
-/// Keys for HMAC have some hundred bytes.
-const MAX_KEY_BYTES: u64 = 4096;
 
 const POLLS: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(500))

@@ -13,6 +13,9 @@ pub struct Place<'a> {
     pub host_key: &'static str,
     /// Wildcards that the certificate includes if there is `dns-01`.
     pub wildcards: &'a [String],
+    /// Names that have certificates of their own with the same settings, for which the process
+    /// answers over DNS as well.
+    pub other_names: &'a [String],
     /// The dotted key of the plain listener, which answers `http-01`.
     pub plain_key: &'static str,
     /// True if there is a plain listener.

@@ -60,6 +60,7 @@ impl TlsSection {
             host: others.base_url.map_or("platform", host_of),
             host_key: "platform.base_url",
             wildcards: &[],
+            other_names: &[],
             plain_key: HTTP_KEY,
             has_plain_listener: has_http,
             can_respond: false,

@@ -78,6 +78,7 @@ impl TlsSection {
             host: host.unwrap_or(others.realm),
             host_key: HOST_KEY,
             wildcards: &[],
+            other_names: &[],
             plain_key: HTTP_KEY,
             has_plain_listener: http_listen.is_some(),
             can_respond: false,
