@@ -7,6 +7,7 @@
 
 mod api_rates;
 mod check;
+mod domains;
 mod file;
 mod inspect;
 mod keys;
@@ -35,6 +36,7 @@ pub use link::{ControlPlane, ProbeError};
 
 pub use self::api_rates::ApiRates;
 use self::check::NamedFiles;
+pub use self::domains::DomainConfig;
 use crate::browser::Seals;
 
 pub use self::recordings::{RecordingLocation, RecordingPolicy, Recordings, S3};
@@ -58,6 +60,8 @@ pub struct EngineConfig {
     pub certificate: Option<CertFiles>,
     /// The certificate that the engine orders itself.
     pub acme: Option<acme::Settings>,
+    /// Custom domains of a community engine, each once.
+    pub domains: Vec<DomainConfig>,
     /// Issuer of the accepted tokens, which also determines the kind of engine.
     pub auth: Auth,
     /// The metrics listener.
@@ -136,6 +140,7 @@ impl EngineConfig {
             auth: Some(&self.auth),
             geoip_file: self.geoip_file.as_deref(),
             acme: self.acme.as_ref(),
+            domains: &self.domains,
         };
         inspect::files(&files, now, &mut warnings, &mut errors);
         inspect::settings(self, &mut warnings);

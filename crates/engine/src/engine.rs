@@ -27,6 +27,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Auth, EngineConfig, JwtAuth};
 use crate::core::{Core, Worker};
 use crate::directory::{Directory, Project};
+use crate::domains::{DomainCertificates, DomainResolver, Domains};
 use crate::edge::UpstreamPool;
 use crate::edge::revocation::{self, ActiveVisits};
 use crate::geo::{Countries, GeoError};
@@ -120,7 +121,13 @@ pub async fn start_with_clock(
     } = open_authority(&config).await?;
     let files = certificate_files(&config, managed.is_some())?;
     let certificates = Certificates::open(files, config.acme.as_ref(), &clock)?;
-    let tls = TlsConfigs::new(certificates.resolver())?;
+    let domains = Arc::new(Domains::default());
+    let challenges = certificates.challenges();
+    let of_domains = DomainCertificates::open(&config, &domains, challenges, &clock)?;
+    let own = certificates.resolver();
+    let resolver = DomainResolver::new(Arc::clone(&domains), namespace.base().clone(), own);
+    let tls = TlsConfigs::new(Arc::new(resolver))?;
+    let namespace = namespace.with_domains(domains);
     let countries = countries(&config).await?;
     let (access_log, log_thread) = open_access_log(&config)?;
     let metrics = daemon::metrics::serve(&config.metrics, recorder, readiness.clone()).await?;
@@ -185,6 +192,8 @@ pub async fn start_with_clock(
     start_responder(responder, core.shutdown.drain().child_token());
     let orders = certificates.start_orders(core.shutdown.drain().child_token());
     let orders = orders.map_err(StartError::Workers)?;
+    let domain_orders = of_domains.start(&core.clock, core.shutdown.drain());
+    let domain_orders = domain_orders.map_err(StartError::Workers)?;
     if let Some(orders) = &orders {
         orders.refresh(&readiness);
     }
@@ -201,6 +210,7 @@ pub async fn start_with_clock(
         readiness,
         managed,
         orders,
+        domain_orders,
         log_thread,
     };
     let stopping = tokio::spawn(run_until_stopped(core, parts));
@@ -334,6 +344,7 @@ struct Parts {
     readiness: Readiness,
     managed: Option<LinkHandle>,
     orders: Option<Orders>,
+    domain_orders: Option<std::thread::JoinHandle<()>>,
     log_thread: Option<AccessLogThread>,
 }
 
@@ -394,6 +405,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
         metrics,
         managed,
         orders,
+        domain_orders,
         log_thread,
         ..
     } = parts;
@@ -408,6 +420,9 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
         drop(workers);
         if let Some(orders) = orders {
             orders.finish();
+        }
+        if let Some(domain_orders) = domain_orders {
+            domain_orders.join().ok();
         }
         if let Some(log_thread) = log_thread {
             log_thread.finish();

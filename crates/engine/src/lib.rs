@@ -15,6 +15,7 @@ pub mod clock;
 pub mod config;
 mod core;
 pub mod directory;
+pub mod domains;
 mod edge;
 mod engine;
 mod geo;

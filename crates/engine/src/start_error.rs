@@ -32,6 +32,12 @@ pub enum StartError {
     /// The certificate cannot be used.
     #[error("`certs.static`")]
     Certificate(#[from] TlsError),
+    /// The certificate of a custom domain cannot be used.
+    #[error("`domains`")]
+    DomainCertificate(#[source] TlsError),
+    /// A custom domain cannot be served.
+    #[error("`domains`: {0}")]
+    Domains(String),
     /// No certificate can be ordered: its state or a file is unusable.
     #[error("`certs.acme`")]
     Orders(#[from] acme::OrderError),

@@ -25,8 +25,8 @@ impl From<Unavailable> for Problem {
     }
 }
 
-/// Refuses the first option that this engine does not have. A custom domain is refused when host
-/// names are resolved ([`crate::live::Namespace::resolve`]).
+/// Refuses the first option that this engine does not have. A custom domain that it does not have is
+/// refused when host names are resolved ([`crate::live::Namespace::resolve`]).
 ///
 /// Call it with the options that the agent requested, and again after the token's boundary has
 /// set its own options.

@@ -18,6 +18,7 @@ use daemon::tls::CertFiles;
 use http::Uri;
 
 use super::ApiRates;
+use super::domains::{self, DomainConfig};
 use super::file::{
     AccessLogForm, AccessLogSection, ControlPlaneSection, EngineFile, JwtSection, LimitsSection,
     StaticCertSection, TimeoutsSection,
@@ -38,6 +39,7 @@ pub(super) struct NamedFiles<'a> {
     pub(super) auth: Option<&'a Auth>,
     pub(super) geoip_file: Option<&'a Path>,
     pub(super) acme: Option<&'a acme::Settings>,
+    pub(super) domains: &'a [DomainConfig],
 }
 
 /// Converts the file, and adds all mistakes to `errors`. `None` if a required part is wrong.
@@ -57,24 +59,22 @@ pub(super) fn engine(
     let host = errors.keep(required("engine.host", file.engine.host).and_then(|text| host(&text)));
     let http = errors.keep_or_default(http.transpose());
     let tls = errors.keep(address("tls.listen_addr", &file.tls.listen_addr, ADDRESSES));
-    let tls_routes = tls_routes::check(file.tls.routes, host.as_deref().unwrap_or_default());
-    let tls_routes = errors.keep_or_default(tls_routes);
+    let name = host.as_deref().unwrap_or_default();
+    let tls_routes = errors.keep_or_default(tls_routes::check(file.tls.routes, name));
     let is_managed = file.control_plane.is_some();
     // A wrong host does not make the directory wrong as well.
     let name = host.as_deref().unwrap_or("engine");
     let state_dir = state_dir.map(|dir| dir.subdirectory("engine", name));
     let has_acme = file.certs.acme.is_some();
     let certificate = errors.keep(certificate(file.certs.files, has_acme));
+    let domains = domains::check(file.domains, (host.as_deref(), is_managed), &tls_routes);
+    let domains = errors.keep(domains);
     let wildcards = super::wildcards(name, is_managed);
+    let others = domains::names_without_files(domains.as_deref().unwrap_or_default());
     let place = Place {
-        key: "certs.acme",
-        host: name,
-        host_key: "engine.host",
-        wildcards: &wildcards,
-        plain_key: "http.enabled",
         has_plain_listener: file.http.enabled,
-        can_respond: true,
         state_dir: state_dir.as_deref(),
+        ..acme_place(name, &wildcards, &others)
     };
     let acme = errors.keep(file.certs.acme.map(|acme| acme.check(&place)).transpose());
     let auth = match file.control_plane {
@@ -109,6 +109,7 @@ pub(super) fn engine(
         auth: auth.as_ref(),
         geoip_file: geoip_file.as_deref(),
         acme: acme.as_ref().and_then(Option::as_ref),
+        domains: domains.as_deref().unwrap_or_default(),
     };
     inspect(&named_files, errors);
     Some(EngineConfig {
@@ -119,6 +120,7 @@ pub(super) fn engine(
         tls_routes,
         certificate: certificate?,
         acme: acme?,
+        domains: domains?,
         auth: auth?,
         metrics: metrics?,
         timeouts,
@@ -130,6 +132,21 @@ pub(super) fn engine(
         compat_rstream: file.compat.rstream,
         recordings: recordings?,
     })
+}
+
+/// The place of `certs.acme` in a file without other sections.
+fn acme_place<'a>(host: &'a str, wildcards: &'a [String], other_names: &'a [String]) -> Place<'a> {
+    Place {
+        key: "certs.acme",
+        host,
+        host_key: "engine.host",
+        wildcards,
+        other_names,
+        plain_key: "http.enabled",
+        has_plain_listener: false,
+        can_respond: true,
+        state_dir: None,
+    }
 }
 
 /// The directory for the state of a managed engine.

@@ -9,6 +9,7 @@ use daemon::metrics::MetricsSection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::domains::DomainSection;
 use super::recordings::RecordingsSection;
 use super::tls_routes::TlsRouteSection;
 
@@ -27,6 +28,9 @@ pub(super) struct EngineFile {
     pub(super) quic: QuicSection,
     /// Source of the certificate.
     pub(super) certs: CertsSection,
+    /// Custom domains of a community engine: names outside `engine.host` under which agents may
+    /// publish tunnels. At most 10000.
+    pub(super) domains: Vec<DomainSection>,
     /// Issuer of the accepted tokens.
     pub(super) auth: AuthSection,
     /// Metrics of the engine.

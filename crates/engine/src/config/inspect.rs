@@ -1,10 +1,10 @@
 //! Warnings about settings that are allowed but probably a mistake.
 
 use daemon::config::{ConfigError, ConfigErrors};
-use daemon::tls::{self, CertFiles, warn_missing_names};
+use daemon::tls::{self, CertFiles, ReloadingCert, warn_missing_names};
 
 use super::check::NamedFiles;
-use super::{Auth, ControlPlane, EngineConfig, Warning, endpoint, keys};
+use super::{Auth, ControlPlane, EngineConfig, Warning, domains, endpoint, keys};
 use crate::geo::Countries;
 
 /// Reads the files that a configuration names, and adds all errors.
@@ -15,15 +15,23 @@ pub(super) fn files(
     errors: &mut ConfigErrors,
 ) {
     let is_managed = matches!(files.auth, Some(Auth::Platform(_)));
-    if let Some(pair) = files.certificate {
+    let own = files.certificate.and_then(|pair| {
         let others = files.acme.map(|acme| acme.names.as_slice());
         let names = (files.host, others.unwrap_or_default());
-        errors.keep(certificate(pair, names, is_managed, now, warnings));
-    }
+        errors.keep(certificate(pair, names, is_managed, now, warnings))
+    });
     if let Some(acme) = files.acme {
         errors.keep(acme::inspect(acme, "certs.acme", warnings));
         orders(acme, files.certificate.is_some(), warnings);
     }
+    domains::inspect(
+        files.domains,
+        files.acme,
+        own.as_ref(),
+        now,
+        warnings,
+        errors,
+    );
     match files.auth {
         Some(Auth::Keys(keys)) => keys::inspect(keys, errors),
         Some(Auth::Platform(platform)) => control_plane(platform, errors),
@@ -80,12 +88,12 @@ fn certificate(
     is_managed: bool,
     now: i64,
     warnings: &mut Vec<Warning>,
-) -> Result<(), ConfigError> {
+) -> Result<ReloadingCert, ConfigError> {
     let key = "certs.static.cert_file";
     let keys = [key, "certs.static.key_file"];
     let pair = tls::inspect(files, keys, now, warnings)?;
     let (Some(host), Some(cert)) = (host, pair.certificate()) else {
-        return Ok(());
+        return Ok(pair);
     };
     let mut missing = warn_missing_names(&cert, host);
     if is_managed {
@@ -101,5 +109,5 @@ fn certificate(
         let message = format!("the certificate does not include the name {name}");
         warnings.push(Warning::new(key, message));
     }
-    Ok(())
+    Ok(pair)
 }

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod domains;
 mod inspect;
 mod managed;
 mod orders;

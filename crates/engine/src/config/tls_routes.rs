@@ -14,8 +14,8 @@ const MAX_ROUTES: usize = 100;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct TlsRouteSection {
-    /// The server name of the handshake (SNI). It is a host name other than the engine's own ones.
-    /// Required.
+    /// The server name of the handshake (SNI). It is a host name other than the engine's own ones,
+    /// and none of `domains`. Required.
     #[schemars(example = "platform.example.com")]
     pub(super) server_name: Option<String>,
     /// The host or address, and the port, of the server. Required.

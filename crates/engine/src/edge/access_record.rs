@@ -30,7 +30,7 @@ use crate::edge::http2::in_flight::{InFlightGuard, InFlightRequests};
 use crate::edge::response::error_format::ErrorFormat;
 use crate::edge::response::local_response::Answer;
 use crate::limits::{ConcurrencyError, SourceVisit, VisitPermit, permit_visit};
-use crate::live::LiveTunnel;
+use crate::live::{LiveTunnel, PublishedName};
 use crate::managed::Meter;
 use crate::random::random_bytes;
 
@@ -408,8 +408,11 @@ impl AccessRecord {
         }
         // A request for an unpublished host name of a project is reported to the project as well.
         let named = || {
-            let endpoint = core.namespace.endpoint_of(&self.line.host)?;
-            core.tenancy.directory()?.project_at(endpoint)
+            let directory = core.tenancy.directory()?;
+            match core.namespace.classify(&self.line.host)? {
+                PublishedName::Domain(domain) => directory.project(&domain.project),
+                label @ PublishedName::Label(_) => directory.project_at(label.endpoint()?),
+            }
         };
         let Some(project) = report.project.clone().or_else(named) else {
             return;

@@ -372,7 +372,7 @@ fn find_tunnel(
             let problem = Problem::unavailable().with_retry_after(OFFLINE_RETRY);
             ("uninformed", problem)
         }
-        Route::Unknown if core.is_starting() && core.namespace.contains_host(server_name) => {
+        Route::Unknown if core.is_starting() && core.namespace.classify(server_name).is_some() => {
             ("starting", Problem::tunnel_starting(STARTUP_RETRY))
         }
         Route::Unknown => ("unknown", Problem::tunnel_not_found()),

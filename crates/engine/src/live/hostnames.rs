@@ -1,31 +1,88 @@
-//! Names of published tunnels: `<label>.t.<base host>`, requested or random.
+//! Names of published tunnels: `<label>.t.<base host>`, requested or random, and custom domains.
+
+use std::sync::Arc;
 
 use types::tunnel::Hostname;
 
+use crate::domains::{Domain, Domains};
 use crate::random::random_bytes;
 
 /// The namespace below which an engine publishes: `*.t.<base host>` (EN-10). On a managed engine,
 /// whose base is the cluster domain, each label ends with the endpoint of its project:
-/// `<slug>-<endpoint>.t.<cluster domain>`.
+/// `<slug>-<endpoint>.t.<cluster domain>`. Custom domains are outside of it; a tunnel has one of
+/// their names only if it requests it.
 #[derive(Debug, Clone)]
 pub struct Namespace {
     base: Hostname,
     tunnels: Hostname,
+    domains: Arc<Domains>,
 }
 
-/// Reasons why a requested host name is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+/// The kind of a name that a tunnel may have.
+#[derive(Debug, Clone)]
+pub enum PublishedName<'h> {
+    /// One label below `t.<base host>`.
+    Label(&'h str),
+    /// A custom domain, or a name below a wildcard.
+    Domain(Arc<Domain>),
+}
+
+impl<'h> PublishedName<'h> {
+    /// The endpoint of the project that would have a label on a managed engine.
+    pub fn endpoint(&self) -> Option<&'h str> {
+        match self {
+            Self::Label(label) => {
+                let (slug, endpoint) = label.rsplit_once('-')?;
+                (!slug.is_empty()).then_some(endpoint)
+            }
+            Self::Domain(_) => None,
+        }
+    }
+}
+
+/// The project that requests a name.
+#[derive(Debug, Clone, Copy)]
+pub struct Requester<'p> {
+    /// Its id.
+    pub project: &'p str,
+    /// Its endpoint; `None` on a community engine.
+    pub endpoint: Option<&'p str>,
+}
+
+/// Reasons why a requested host name is refused. Each text ends with the next step.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostnameError {
-    /// A name outside the namespace. Custom domains are not part of the community build (EN-11).
-    #[error("a custom domain (`hostname`) is not available on this engine")]
-    CustomDomain,
+    /// A full name that is no custom domain of this engine.
+    #[error(
+        "`hostname`: the domain {0} is not available on this engine; add it to `domains` in the \
+         configuration of the engine, or use a single label"
+    )]
+    UnknownDomain(Hostname),
+    /// A full name that is no custom domain of the project, on a managed engine.
+    #[error(
+        "`hostname`: the domain {0} is not available in this project; add it with `svc domain add \
+         {0}`, or use a single label"
+    )]
+    NotOfProject(Hostname),
+    /// A name at or below the engine's own host that is not below `t.<host>`.
+    #[error(
+        "`hostname`: {0} is not available, because it belongs to the engine itself; use a single \
+         label"
+    )]
+    Reserved(Hostname),
+    /// A name below a wildcard that leads to another server.
+    #[error(
+        "`hostname`: {0} is not available, because another server has this name (`tls.routes` in \
+         the configuration of the engine); use another name"
+    )]
+    Routed(Hostname),
     /// A name of this engine that ends with another project's endpoint.
     #[error(
         "`hostname` belongs to another project: names must end with the project's own endpoint"
     )]
     OtherProject,
     /// A label that makes the full name longer than a name may be.
-    #[error("`hostname` is too long below this engine's own name")]
+    #[error("`hostname` is too long below this engine's own name; use a shorter label")]
     TooLong,
 }
 
@@ -37,7 +94,17 @@ impl Namespace {
     pub fn new(base: Hostname) -> Result<Self, HostnameError> {
         let tunnels = Hostname::below("t", &base).map_err(|_| HostnameError::TooLong)?;
         Hostname::below("r00000000", &tunnels).map_err(|_| HostnameError::TooLong)?;
-        Ok(Self { base, tunnels })
+        Ok(Self {
+            base,
+            tunnels,
+            domains: Arc::default(),
+        })
+    }
+
+    /// The same with custom domains.
+    #[must_use]
+    pub fn with_domains(self, domains: Arc<Domains>) -> Self {
+        Self { domains, ..self }
     }
 
     /// The engine's own host.
@@ -48,40 +115,33 @@ impl Namespace {
     /// The label of `host`, in lower case, if it is directly below the base; a managed engine has
     /// the addresses of its projects there.
     pub fn label_of<'h>(&self, host: &'h str) -> Option<&'h str> {
-        let label = host.strip_suffix(self.base.as_str())?.strip_suffix('.')?;
-        (!label.is_empty() && !label.contains('.')).then_some(label)
+        label_below(host, &self.base)
     }
 
-    /// The endpoint of the project that would have this name on a managed engine. `host` is in
-    /// lower case.
-    pub fn endpoint_of<'h>(&self, host: &'h str) -> Option<&'h str> {
-        let label = host
-            .strip_suffix(self.tunnels.as_str())?
-            .strip_suffix('.')?;
-        let (slug, endpoint) = label.rsplit_once('-')?;
-        (!slug.is_empty() && !label.contains('.')).then_some(endpoint)
+    /// The kind of the name `host`, which is in lower case. `None` if no tunnel can have it.
+    pub fn classify<'h>(&self, host: &'h str) -> Option<PublishedName<'h>> {
+        if let Some(label) = label_below(host, &self.tunnels) {
+            return Some(PublishedName::Label(label));
+        }
+        if self.is_own(host) {
+            return None;
+        }
+        self.domains.at(host).map(PublishedName::Domain)
     }
 
-    /// Returns true if `hostname` could be published here.
-    pub fn contains(&self, hostname: &Hostname) -> bool {
-        hostname.label_below(&self.tunnels).is_some()
+    /// True for the base host and all names below it, for which there are no custom domains.
+    fn is_own(&self, host: &str) -> bool {
+        let above = host.strip_suffix(self.base.as_str());
+        above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
     }
 
-    /// Returns true if a tunnel could have the name `host`, which is in lower case.
-    pub fn contains_host(&self, host: &str) -> bool {
-        let label = host.strip_suffix(self.tunnels.as_str());
-        label
-            .and_then(|label| label.strip_suffix('.'))
-            .is_some_and(|label| !label.is_empty() && !label.contains('.'))
-    }
-
-    /// Resolves the requested name: a label `L`, or the full name `L.t.<base host>`. In a project
-    /// with an `endpoint`, a label is a slug to which the endpoint is appended; a full name has it
-    /// already.
+    /// Resolves the requested name: a label `L`, the full name `L.t.<base host>`, or a custom
+    /// domain of the project. In a project with an endpoint, a label is a slug to which the endpoint
+    /// is appended; a full name has it already.
     pub fn resolve(
         &self,
         requested: &Hostname,
-        endpoint: Option<&str>,
+        requester: Requester<'_>,
     ) -> Result<Hostname, HostnameError> {
         let below =
             |label: &str| Hostname::below(label, &self.tunnels).map_err(|_| HostnameError::TooLong);
@@ -90,12 +150,33 @@ impl Namespace {
         } else {
             requested.label_below(&self.tunnels)
         };
-        let label = label.ok_or(HostnameError::CustomDomain)?;
-        match endpoint {
+        let Some(label) = label else {
+            return self.resolve_domain(requested, requester);
+        };
+        match requester.endpoint {
             None => below(label),
             Some(endpoint) if is_of(label, endpoint) => below(label),
             Some(endpoint) if requested.is_label() => below(&format!("{label}-{endpoint}")),
             Some(_) => Err(HostnameError::OtherProject),
+        }
+    }
+
+    fn resolve_domain(
+        &self,
+        requested: &Hostname,
+        requester: Requester<'_>,
+    ) -> Result<Hostname, HostnameError> {
+        if self.is_own(requested.as_str()) {
+            return Err(HostnameError::Reserved(requested.clone()));
+        }
+        let domain = self.domains.at(requested.as_str());
+        // The same text for the domain of another project: it does not tell who has it.
+        match domain.filter(|domain| *domain.project == *requester.project) {
+            Some(_) => Ok(requested.clone()),
+            None if requester.endpoint.is_some() => {
+                Err(HostnameError::NotOfProject(requested.clone()))
+            }
+            None => Err(HostnameError::UnknownDomain(requested.clone())),
         }
     }
 
@@ -126,6 +207,12 @@ impl Namespace {
     }
 }
 
+/// The label of `host` if it is exactly one label below `domain`.
+fn label_below<'h>(host: &'h str, domain: &Hostname) -> Option<&'h str> {
+    let label = host.strip_suffix(domain.as_str())?.strip_suffix('.')?;
+    (!label.is_empty() && !label.contains('.')).then_some(label)
+}
+
 /// Returns true if a label is `<slug>-<endpoint>`.
 fn is_of(label: &str, endpoint: &str) -> bool {
     let slug = label.strip_suffix(endpoint);
@@ -137,103 +224,4 @@ fn is_of(label: &str, endpoint: &str) -> bool {
 const DRAWS: usize = 8;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn host(name: &str) -> Hostname {
-        name.parse().unwrap()
-    }
-
-    fn names() -> Namespace {
-        Namespace::new(host("engine.example")).unwrap()
-    }
-
-    #[test]
-    fn a_label_and_its_full_name_are_the_same_request() {
-        let full = host("web.t.engine.example");
-        assert_eq!(names().resolve(&host("web"), None), Ok(full.clone()));
-        assert_eq!(names().resolve(&full, None), Ok(full));
-    }
-
-    /// EN-11.
-    #[test]
-    fn en_11_anything_else_is_a_custom_domain() {
-        for custom in [
-            "shop.example",
-            "engine.example",
-            "web.engine.example",
-            "a.b.t.engine.example",
-        ] {
-            assert_eq!(
-                names().resolve(&host(custom), None),
-                Err(HostnameError::CustomDomain),
-                "{custom}"
-            );
-        }
-        assert!(
-            HostnameError::CustomDomain
-                .to_string()
-                .contains("available")
-        );
-    }
-
-    #[test]
-    fn a_base_host_that_is_too_long_for_names_is_refused() {
-        let long = format!(
-            "{}.{}.{}.{}",
-            "a".repeat(63),
-            "b".repeat(63),
-            "c".repeat(63),
-            "d".repeat(50)
-        );
-        assert_eq!(
-            Namespace::new(host(&long)).unwrap_err(),
-            HostnameError::TooLong
-        );
-    }
-
-    #[test]
-    fn names_of_a_project_end_with_its_endpoint() {
-        let names = names();
-        let resolve = |name: &str| names.resolve(&host(name), Some("e7e8a732"));
-        let full = host("web-e7e8a732.t.engine.example");
-        for asked in ["web", "web-e7e8a732", "web-e7e8a732.t.engine.example"] {
-            assert_eq!(resolve(asked), Ok(full.clone()), "{asked}");
-        }
-        for other in [
-            "web-f587ee53.t.engine.example",
-            "web.t.engine.example",
-            "-e7e8a732x.t.engine.example",
-        ] {
-            let Ok(other) = other.parse::<Hostname>() else {
-                continue;
-            };
-            assert_eq!(
-                names.resolve(&other, Some("e7e8a732")),
-                Err(HostnameError::OtherProject),
-                "{other}"
-            );
-        }
-        let drawn = names.draw_with(|| 7, Some("e7e8a732"), |_| false);
-        assert_eq!(drawn, Some(host("r00000007-e7e8a732.t.engine.example")));
-        assert_eq!(names.label_of("e7e8a732.engine.example"), Some("e7e8a732"));
-        for none in ["engine.example", "a.t.engine.example", "xengine.example"] {
-            assert_eq!(names.label_of(none), None, "{none}");
-        }
-    }
-
-    #[test]
-    fn drawing_avoids_names_in_use_and_is_bounded() {
-        let mut next = 0;
-        let drawn = names().draw_with(
-            || {
-                next += 1;
-                next
-            },
-            None,
-            |host| host.first_label() == "r00000001",
-        );
-        assert_eq!(drawn, Some(host("r00000002.t.engine.example")));
-        assert_eq!(names().draw_with(|| 7, None, |_| true), None);
-    }
-}
+mod tests;

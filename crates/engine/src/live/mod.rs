@@ -27,7 +27,7 @@ pub use change::{Delivery, Frame, WebttyChange};
 pub(crate) use change::{PREFIX as SSE_PREFIX, SUFFIX as SSE_SUFFIX};
 pub use counts::{Counts, Online};
 pub use group::{Health, LoadMetric};
-pub use hostnames::{HostnameError, Namespace};
+pub use hostnames::{HostnameError, Namespace, PublishedName, Requester};
 pub use limits::LiveLimits;
 pub use owner::Live;
 pub use view::View;

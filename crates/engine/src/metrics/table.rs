@@ -2,7 +2,7 @@
 
 use daemon::access_log::DROPPED_METRIC;
 use daemon::metrics::{Kind, Metric, metric};
-use daemon::tls::{EXPIRY_METRIC, RELOADS_METRIC};
+use daemon::tls::{DOMAIN_EXPIRY_METRIC, EXPIRY_METRIC, RELOADS_METRIC};
 
 pub(super) const AGENTS_CONNECTED: &str = "svc_agents_connected_total";
 pub(super) const AGENTS_GONE: &str = "svc_agents_gone_total";
@@ -200,6 +200,13 @@ pub(super) const METRICS: &[Metric] = &[
          such records or without any, no zone of this engine, another operation, a malformed \
          message, a request to use TCP, a source beyond its rate. The last ones are also counted as \
          truncated if there was a response.",
+    ),
+    metric(
+        DOMAIN_EXPIRY_METRIC,
+        Kind::Gauge,
+        &[("domain", &["app.example.com"])],
+        "When the certificate of each domain of `domains` expires, in seconds since 1970; 0 without \
+         one.",
     ),
     metric(
         EDGE_REQUESTS,

@@ -14,7 +14,7 @@ use super::Session;
 use crate::access::{self, PublicationError};
 use crate::config::Timeouts;
 use crate::listen::{BoundPort, PortError, accept_visitors, check_ciphers};
-use crate::live::{ClientHandle, HostnameError, OpenTunnelError};
+use crate::live::{ClientHandle, HostnameError, OpenTunnelError, Requester};
 
 impl Session {
     /// Opens a tunnel or returns the reason for refusing it.
@@ -183,14 +183,34 @@ impl Session {
         signed_in.has_foreign_sessions(hostname.as_str(), publisher, now)
     }
 
+    /// The full name of a requested one, unless its connections lead to another server.
+    fn granted(
+        &self,
+        requested: &Hostname,
+        requester: Requester<'_>,
+    ) -> Result<Hostname, HostnameError> {
+        let hostname = self.core.namespace.resolve(requested, requester)?;
+        match self.core.config.tls_routes.get(hostname.as_str()) {
+            Some(_) => Err(HostnameError::Routed(hostname)),
+            None => Ok(hostname),
+        }
+    }
+
     /// The name under which a tunnel is published: the requested one, or a free one.
     fn hostname(&self, requested: Option<&Hostname>) -> Result<Hostname, Error> {
         let namespace = &self.core.namespace;
         let endpoint = self.project.endpoint.as_deref();
+        let requester = Requester {
+            project: &self.project.id,
+            endpoint,
+        };
         match requested {
-            Some(hostname) => namespace.resolve(hostname, endpoint).map_err(|error| {
+            Some(hostname) => self.granted(hostname, requester).map_err(|error| {
                 let code = match error {
-                    HostnameError::CustomDomain => ErrorCode::FeatureNotAvailable,
+                    HostnameError::UnknownDomain(_)
+                    | HostnameError::NotOfProject(_)
+                    | HostnameError::Reserved(_)
+                    | HostnameError::Routed(_) => ErrorCode::FeatureNotAvailable,
                     HostnameError::OtherProject => ErrorCode::Unauthorized,
                     HostnameError::TooLong => ErrorCode::InvalidRequest,
                 };

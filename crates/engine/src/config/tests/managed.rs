@@ -148,3 +148,15 @@ fn a_check_reads_the_named_files() {
         "control_plane.ca_file"
     );
 }
+
+#[test]
+fn the_domains_of_a_managed_engine_are_those_of_its_platform() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("engine.yaml");
+    let text = format!("{MANAGED}domains: [{{name: app.example.com}}]\n");
+    fs::write(&path, text).unwrap();
+    let home = ("HOME".to_owned(), "/people/svc".to_owned());
+    let error = first(EngineConfig::load(Some(&path), [home]).unwrap_err());
+    assert_eq!(error.key, "domains");
+    assert!(error.message.contains("svc domain add"), "{error}");
+}
