@@ -2,6 +2,7 @@
 
 mod breaking;
 mod desync;
+mod domains;
 mod early;
 mod grpc;
 mod guard;
