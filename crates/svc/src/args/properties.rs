@@ -10,6 +10,7 @@ use client::{
 };
 use types::tunnel::{BadIdentityField, Hostname, IdentityField, MAX_TIME_TO_FIRST_BYTE_SECONDS};
 
+use super::hostname::in_a_labels;
 use super::{link_password, time};
 use crate::failure::Failure;
 
@@ -128,7 +129,7 @@ pub(crate) struct TunnelFlags {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// Public host name. Default: the --name, if it is free
+    /// Public host name: a label, or a custom domain. Default: the --name, if it is free
     #[arg(long, value_name = "HOSTNAME")]
     pub(crate) hostname: Option<String>,
 
@@ -268,7 +269,7 @@ impl TunnelFlags {
         wanted.share = self.share;
         wanted.pass_headers = lower_case(&self.pass_headers);
         wanted.identity.clone_from(&self.identity);
-        wanted.hostname.clone_from(&self.hostname);
+        wanted.hostname = self.hostname.as_deref().map(in_a_labels);
         wanted.port = self.port;
         wanted.upstream_tls = self.upstream_tls;
         wanted.allow_cross_region_routing = self.allow_cross_region_routing;
@@ -348,11 +349,17 @@ fn is_granted(preferred: &str, hostname: &str) -> bool {
 
 /// True if an engine can grant the same name for both, each a label or a full name.
 pub(crate) fn may_be_one_hostname(one: &str, other: &str) -> bool {
-    let label = |hostname: &str| {
-        let label = hostname.split('.').next().unwrap_or_default();
-        label.to_ascii_lowercase()
+    let split = |hostname: &str| {
+        let hostname = hostname.strip_suffix('.').unwrap_or(hostname);
+        let hostname = hostname.to_ascii_lowercase();
+        let (label, parent) = hostname.split_once('.').unwrap_or((hostname.as_str(), ""));
+        (label.to_owned(), parent.to_owned())
     };
-    let (one, other) = (label(one), label(other));
+    let ((one, parent), (other, other_parent)) = (split(one), split(other));
+    // Two custom domains, or a custom domain and a name below the engine's host.
+    if !parent.is_empty() && !other_parent.is_empty() && parent != other_parent {
+        return false;
+    }
     is_granted(&one, &other) || is_granted(&other, &one)
 }
 
@@ -548,6 +555,11 @@ mod tests {
                 assert!(!may_be_one_hostname(one, other), "{one} {other}");
                 assert!(!may_be_one_hostname(other, one), "{other} {one}");
             }
+        }
+        // Custom domains.
+        assert!(may_be_one_hostname("app.example.com", "APP.example.com."));
+        for other in ["app.example.org", "app.t.engine.example"] {
+            assert!(!may_be_one_hostname("app.example.com", other), "{other}");
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, path::PathBuf};
 
+use crate::args::hostname::in_a_labels;
 use crate::args::properties::{lower_case, parse_open_enum};
 use client::Properties;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -112,7 +113,7 @@ pub(super) struct TunnelSection {
     #[serde(rename = "type")]
     #[schemars(extend("enum" = TunnelType::ALL), example = &"bytestream")]
     pub(super) kind: Option<String>,
-    /// The public host name: a label under the engine's domain, or a full name. Default: the
+    /// The public host name: a label under the engine's domain, or a custom domain. Default: the
     /// tunnel's name, or a generated one if another identity has that.
     #[schemars(example = &"web")]
     pub(super) hostname: Option<String>,
@@ -219,7 +220,7 @@ impl TunnelSection {
         properties.token_auth = self.token_auth;
         properties.svc_auth = self.svc_auth;
         properties.challenge_mode = self.challenge_mode;
-        properties.hostname.clone_from(&self.hostname);
+        properties.hostname = self.hostname.as_deref().map(in_a_labels);
         properties.port = self.port.and_then(|port| u16::try_from(port).ok());
         properties.upstream_tls = self.upstream_tls;
         properties.allow_cross_region_routing = self.allow_cross_region_routing;
