@@ -160,6 +160,15 @@ impl Svc {
         Ok(certificate.authority)
     }
 
+    /// Writes a certificate for these names into `directory`: `cert.pem` and `key.pem`. Returns the
+    /// file of its authority.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn certificate_for(directory: &Path, names: &[&str]) -> Result<PathBuf> {
+        Ok(Certificate::issue(directory, names)?.authority)
+    }
+
     /// A running `svc events` that has printed the snapshot.
     ///
     /// # Errors

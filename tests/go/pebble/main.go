@@ -3,8 +3,8 @@
 //
 // Arguments: a directory, and the ports of HTTP and TLS validations. It writes the authority of its
 // directory (ca.pem) and the root of its certificates (root.pem) to the directory, and prints one
-// line of JSON with its addresses. Every name resolves to this machine, unless PEBBLE_DNS_SERVER is
-// the address of another name server, which is asked over TCP.
+// line of JSON with its addresses. Every name resolves to this machine, except `nowhere.…`, unless
+// PEBBLE_DNS_SERVER is the address of another name server, which is asked over TCP.
 //
 // The management address has Pebble's own routes, and adds and removes TXT records:
 // `PUT /txt/NAME/VALUE`, `DELETE /txt/NAME/VALUE`. `POST /deactivate/ID` deactivates an account.
@@ -131,6 +131,9 @@ func (r *records) ServeDNS(writer dns.ResponseWriter, question *dns.Msg) {
 		head := dns.RR_Header{Name: asked.Name, Rrtype: asked.Qtype, Class: dns.ClassINET}
 		switch asked.Qtype {
 		case dns.TypeA:
+			if strings.HasPrefix(key(asked.Name), "nowhere.") {
+				continue
+			}
 			answer.Answer = append(answer.Answer, &dns.A{Hdr: head, A: net.IPv4(127, 0, 0, 1)})
 		case dns.TypeTXT:
 			r.lock.Lock()

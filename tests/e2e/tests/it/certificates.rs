@@ -2,6 +2,7 @@
 //! Encrypt.
 
 mod dns;
+mod domains;
 mod faults;
 mod renewal;
 mod servers;

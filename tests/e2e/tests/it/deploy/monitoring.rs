@@ -93,9 +93,10 @@ fn every_metric_of_alerts_and_dashboard_exists() -> Result<()> {
 }
 
 /// Metrics that appear with their first event: after a visit, an API call, a change for an engine.
-/// The first one exists only with `certs.acme`.
-const LATER: [&str; 5] = [
+/// The first one exists only with `certs.acme`, and the second one only with `domains`.
+const LATER: [&str; 6] = [
     "svc_acme_certificate_expiry_timestamp_seconds",
+    "svc_domain_certificate_expiry_timestamp_seconds",
     "svc_edge_requests_total",
     "svc_platform_link_lag_seconds",
     "svc_platform_requests_total",
