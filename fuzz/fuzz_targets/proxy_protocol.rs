@@ -1,6 +1,7 @@
 #![no_main]
 
-#[path = "../../crates/transport/tests/fuzz_targets/mod.rs"]
+#[expect(dead_code, reason = "the targets of one crate share a file")]
+#[path = "../../crates/types/tests/fuzz_targets/mod.rs"]
 mod targets;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::proxy_protocol(data));

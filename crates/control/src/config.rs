@@ -41,6 +41,10 @@ pub struct Config {
     pub base_url: String,
     /// Address and port on which the platform listens.
     pub listen: SocketAddr,
+    /// Address and port of a second listener on loopback, without TLS; `None`: there is none.
+    pub local_listen: Option<SocketAddr>,
+    /// True if each connection to `listen` starts with a header of the PROXY protocol.
+    pub proxy_protocol: bool,
     /// TLS on the listener; `None` if a proxy in front of it terminates TLS.
     pub tls: Option<TlsConfig>,
     /// The metrics listener.

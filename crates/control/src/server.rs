@@ -24,7 +24,7 @@ use crate::caller::SignatureCache;
 use crate::config::Config;
 use crate::engines::{self, Engines};
 use crate::http_api::listener;
-use crate::http_api::listener::ConnectionLimit;
+use crate::http_api::listener::{ConnectionLimit, Layers, ProxyPeers};
 use crate::http_api::plain;
 use crate::http_api::rate_limit::RateLimiter;
 use crate::keys::{KeyError, Keys, keeper};
@@ -187,19 +187,38 @@ pub async fn start_on(
     shutdown: Shutdown,
 ) -> Result<RunningPlatform, StartError> {
     let routes = router(Arc::clone(&app));
-    start_routes(app, routes, vec![listener], shutdown).await
+    start_routes(app, routes, BoundListeners::from(listener), shutdown).await
 }
 
-/// Serves the routes of [`crate::router::router_with`] on several listeners at once, such as both
-/// loopback addresses. [`RunningPlatform::address`] is the address of the first listener.
+/// The bound listeners of a platform.
+#[derive(Debug)]
+pub struct BoundListeners {
+    /// Listeners of `platform.listen_addr`, such as both loopback addresses. At least one.
+    pub public: Vec<TcpListener>,
+    /// The listener of `platform.local_listen_addr`, if it is already bound.
+    pub local: Option<TcpListener>,
+}
+
+impl From<TcpListener> for BoundListeners {
+    fn from(listener: TcpListener) -> Self {
+        Self {
+            public: vec![listener],
+            local: None,
+        }
+    }
+}
+
+/// Serves the routes of [`crate::router::router_with`] on existing listeners.
+/// [`RunningPlatform::address`] is the address of the first public one.
 pub async fn start_routes(
     app: Arc<App>,
     routes: Router,
-    listeners: Vec<TcpListener>,
+    listeners: BoundListeners,
     shutdown: Shutdown,
 ) -> Result<RunningPlatform, StartError> {
     let listen = app.config.listen;
-    let address = match listeners.first() {
+    let BoundListeners { public, local } = listeners;
+    let address = match public.first() {
         Some(first) => first.local_addr(),
         None => Err(io::ErrorKind::NotFound.into()),
     };
@@ -221,7 +240,17 @@ pub async fn start_routes(
     let certificates = app.config.tls.as_ref();
     let certificates = certificates.map(|tls| tls.open::<StartError>(&app.clock));
     let certificates = certificates.transpose()?;
-    let tls = certificates.as_ref().map(listener::tls).transpose()?;
+    let layers = Layers {
+        tls: certificates.as_ref().map(listener::tls).transpose()?,
+        proxies: app
+            .config
+            .proxy_protocol
+            .then(|| Arc::new(ProxyPeers::new(&app.config.trusted_proxies))),
+    };
+    let local = match (local, app.config.local_listen) {
+        (None, Some(address)) => Some(bind(address).await?),
+        (local, _) => local,
+    };
     let plain = plain_listener(&app.config, certificates.as_ref()).await?;
     let http = plain.as_ref().map(|(listener, _)| listener.local_addr());
     let http = http.transpose().map_err(unusable)?;
@@ -249,14 +278,16 @@ pub async fn start_routes(
         background.spawn(engines::listen(Arc::clone(&app), shutdown.drain().clone()));
         let drain = shutdown.drain().clone();
         background.spawn(metrics::watch(Arc::clone(&app), readiness, orders, drain));
-        let listeners = listeners.into_iter();
-        let listeners = listeners.map(|listener| (listener, tls.clone(), routes.clone()));
-        let plain = plain.map(|(listener, routes)| (listener, None, routes));
-        let serving: JoinSet<()> = listeners
+        let public = public.into_iter();
+        let public = public.map(|listener| (listener, layers.clone(), routes.clone()));
+        let local = local.map(|listener| (listener, Layers::default(), routes.clone()));
+        let plain = plain.map(|(listener, routes)| (listener, Layers::default(), routes));
+        let serving: JoinSet<()> = public
+            .chain(local)
             .chain(plain)
-            .map(|(listener, tls, routes)| {
+            .map(|(listener, layers, routes)| {
                 let stop = (shutdown.clone(), notice);
-                listener::serve(listener, tls, routes, Arc::clone(&limit), stop)
+                listener::serve(listener, layers, routes, Arc::clone(&limit), stop)
             })
             .collect();
         serving.join_all().await;

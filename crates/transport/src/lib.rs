@@ -12,7 +12,6 @@ pub mod lane;
 pub mod memory;
 mod memory_trimmer;
 pub mod permit;
-pub mod proxy_protocol;
 mod pump;
 mod scratch;
 mod socket;

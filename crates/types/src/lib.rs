@@ -39,6 +39,7 @@ pub mod percent;
 pub mod permission;
 #[cfg(feature = "vocabulary")]
 pub mod problem;
+pub mod proxy_protocol;
 #[cfg(feature = "vocabulary")]
 pub mod query_credential;
 #[cfg(feature = "vocabulary")]

@@ -8,11 +8,11 @@ use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use transport::proxy_protocol::{MAX_HEADER, write_v1, write_v2};
 use transport::{
     CopyResult, Socket, TlsStream, memory::Source, pump, service_client_config,
     standing::FramedStream, unix::UnixStream,
 };
+use types::proxy_protocol::{MAX_HEADER, write_v1, write_v2};
 
 use super::exchange::{ExchangeStream, StreamEnd, is_complete, is_regular_end};
 use super::{host::HostRewriter, lanes::MigratingLaneStream};

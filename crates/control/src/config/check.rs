@@ -1,15 +1,16 @@
 //! Validation of the file's values.
 
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use daemon::config::values::{MAX_DNS_NAME_BYTES, address, optional_path, path, required};
+use daemon::config::values::{MAX_DNS_NAME_BYTES, address, optional_path, overlap, path, required};
 use daemon::config::{ConfigError, ConfigErrors};
 use http::Uri;
 use jiff::SignedDuration;
 
 use super::file::{EngineSection, PlatformFile, TurnSection};
-use super::tls::OtherValues;
+use super::tls::{CheckedTls, OtherValues};
 use super::values::{host_name, is_loopback, network};
 use super::{ClusterConfig, Config, PasswordCost, TurnConfig};
 
@@ -38,8 +39,15 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
         base_url: base_url.as_deref(),
         listen,
         data_dir: data_dir.as_deref(),
+        has_trusted_proxies: !section.trusted_proxies.is_empty(),
     });
-    let tls = errors.keep_or_default(tls);
+    let CheckedTls {
+        tls,
+        proxy_protocol,
+    } = errors.keep_or_default(tls);
+    let local = section.local_listen_addr.as_deref();
+    let local = local.map(|value| local_listener(value, listen));
+    let local_listen = errors.keep_or_default(local.transpose());
     let signing_keys = section.signing_keys.into_iter().enumerate();
     let signing_keys = signing_keys
         .filter_map(|(index, value)| {
@@ -82,6 +90,8 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
         geoip_file: errors.keep_or_default(optional_path("geoip.file", file.geoip.file)),
         base_url: base_url?,
         listen: listen?,
+        local_listen,
+        proxy_protocol,
         tls,
         metrics: metrics?,
         retention: retention?,
@@ -100,6 +110,22 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
         password_cost: PasswordCost::Production,
     };
     Some(config)
+}
+
+/// The second listener. It is not encrypted, so it must stay on this machine.
+fn local_listener(value: &str, listen: Option<SocketAddr>) -> CheckResult<SocketAddr> {
+    let key = "platform.local_listen_addr";
+    let local = address(key, value, "127.0.0.1:8081")?;
+    if !local.ip().is_loopback() {
+        let message = "this listener has no TLS: it must be on loopback, such as 127.0.0.1:8081";
+        return Err(ConfigError::new(key, message));
+    }
+    if local.port() != 0 && listen.is_some_and(|listen| overlap(local, listen)) {
+        let port = local.port();
+        let message = format!("port {port} is already used by platform.listen_addr");
+        return Err(ConfigError::new(key, message));
+    }
+    Ok(local)
 }
 
 /// Parses an origin. Values that are derived from it (issuer, cookies, callbacks) are compared byte

@@ -65,6 +65,10 @@ pub(super) struct PlatformSection {
     /// Address and port of the listener. Without `tls` a proxy in front of it must terminate TLS,
     /// unless it is on loopback.
     pub(super) listen_addr: String,
+    /// Address and port of a second listener, on loopback, without TLS and without headers of the
+    /// PROXY protocol: for engines, relays and tools on this machine. Absent: none.
+    #[schemars(example = "127.0.0.1:8081")]
+    pub(super) local_listen_addr: Option<String>,
     /// Log level of standard error: `error`, `warn`, `info` or `debug`.
     pub(super) log_level: Level,
     /// Directory of the embedded database and of files that are created at the first start.
@@ -99,6 +103,7 @@ impl Default for PlatformSection {
         Self {
             base_url: None,
             listen_addr: "127.0.0.1:8080".to_owned(),
+            local_listen_addr: None,
             log_level: Level::default(),
             data_dir: "/var/lib/svc".to_owned(),
             database_url: None,

@@ -71,6 +71,49 @@ fn without_tls_only_loopback_listens() {
 }
 
 #[test]
+fn the_second_listener_stays_on_this_machine() {
+    let with = |value: &str| {
+        load(&format!(
+            "platform: {{base_url: 'https://a', listen_addr: '127.0.0.1:8080', \
+             local_listen_addr: '{value}'}}"
+        ))
+    };
+    let config = with("127.0.0.1:8081").unwrap();
+    assert_eq!(config.local_listen, Some("127.0.0.1:8081".parse().unwrap()));
+    for (value, reason) in [
+        ("0.0.0.0:8081", "must be on loopback"),
+        ("127.0.0.1:8080", "already used"),
+        (":1", "not an address"),
+    ] {
+        let error = with(value).unwrap_err();
+        assert!(error.contains("platform.local_listen_addr: "), "{error}");
+        assert!(error.contains(reason), "{value}: {error}");
+    }
+}
+
+#[test]
+fn headers_of_proxies_need_tls_and_a_proxy() {
+    let with = |listen: &str, more: &str, tls: &str| {
+        load(&format!(
+            "platform: {{base_url: 'https://a', data_dir: /data, listen_addr: '{listen}'{more}}}\n\
+             tls: {{proxy_protocol: true{tls}}}"
+        ))
+    };
+    let acme = ", acme: {terms_agreed: true}";
+    let trusted = ", trusted_proxies: [192.0.2.1]";
+    assert!(with("127.0.0.1:8080", "", acme).unwrap().proxy_protocol);
+    assert!(with("[::]:443", trusted, acme).unwrap().proxy_protocol);
+    for (listen, tls, reason) in [
+        ("127.0.0.1:8080", "", "needs a certificate"),
+        ("[::]:443", acme, "platform.trusted_proxies"),
+    ] {
+        let error = with(listen, "", tls).unwrap_err();
+        assert!(error.contains("tls.proxy_protocol: "), "{error}");
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
 fn an_unknown_key_is_named_with_a_similar_one() {
     let error = load("platform: {base_urll: 'x'}").unwrap_err();
     assert!(

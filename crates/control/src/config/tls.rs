@@ -27,6 +27,11 @@ pub(super) struct TlsSection {
     /// answers `http-01` of `tls.acme`. Absent: none.
     #[schemars(example = "[::]:80")]
     http_listen_addr: Option<String>,
+    /// Each connection to `platform.listen_addr` starts with a header of the PROXY protocol (version 1
+    /// or 2), which names its source: the listener is behind an engine (`tls.routes`) or another
+    /// proxy that forwards TLS. Only peers on loopback and in `platform.trusted_proxies` may connect.
+    /// The listener of `tls.http_listen_addr` expects no header.
+    proxy_protocol: bool,
     /// A certificate for the host of `platform.base_url` that the platform orders and renews itself,
     /// from an authority that uses ACME (RFC 8555). With `tls.cert_file` as well, a handshake gets
     /// the certificate that has its server name; if both have it, the one that expires later.
@@ -39,14 +44,23 @@ pub(super) struct OtherValues<'a> {
     pub(super) base_url: Option<&'a str>,
     pub(super) listen: Option<SocketAddr>,
     pub(super) data_dir: Option<&'a Path>,
+    pub(super) has_trusted_proxies: bool,
+}
+
+/// The checked values of the section.
+#[derive(Debug, Default)]
+pub(super) struct CheckedTls {
+    /// `None` without TLS.
+    pub(super) tls: Option<TlsConfig>,
+    pub(super) proxy_protocol: bool,
 }
 
 impl TlsSection {
-    /// The checked values; `None` without TLS.
+    /// The checked values.
     ///
     /// # Errors
     /// All mistakes.
-    pub(super) fn check(self, others: &OtherValues<'_>) -> Result<Option<TlsConfig>, ConfigErrors> {
+    pub(super) fn check(self, others: &OtherValues<'_>) -> Result<CheckedTls, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let has_http = self.http_listen_addr.is_some();
         let files = errors.keep_or_default(files(self.cert_file, self.key_file));
@@ -90,14 +104,38 @@ impl TlsSection {
             let message = format!("port {port} is already used by platform.listen_addr");
             errors.push(ConfigError::new(HTTP_KEY, message));
         }
+        if self.proxy_protocol {
+            errors.keep(proxies(files.is_some() || has_acme, others));
+        }
         let config = TlsConfig {
             files,
             acme,
             http_listen,
         };
         let is_enabled = config.files.is_some() || config.acme.is_some();
-        errors.finish(Some(is_enabled.then_some(config)))
+        errors.finish(Some(CheckedTls {
+            tls: is_enabled.then_some(config),
+            proxy_protocol: self.proxy_protocol,
+        }))
     }
+}
+
+/// Checks that a header can only come from a proxy.
+fn proxies(has_certificate: bool, others: &OtherValues<'_>) -> Result<(), ConfigError> {
+    if !has_certificate {
+        let message = "the proxy forwards TLS, so the listener needs a certificate; set \
+                       tls.cert_file or tls.acme, or remove this key";
+        return Err(ConfigError::new(PROXY_KEY, message));
+    }
+    let is_public = others
+        .listen
+        .is_some_and(|listen| !listen.ip().is_loopback());
+    if is_public && !others.has_trusted_proxies {
+        let message = "every peer of platform.listen_addr would be refused, except on loopback; set \
+                       platform.trusted_proxies, or listen on loopback";
+        return Err(ConfigError::new(PROXY_KEY, message));
+    }
+    Ok(())
 }
 
 /// Both files, or none.
@@ -113,5 +151,6 @@ fn files(cert: Option<String>, key: Option<String>) -> Result<Option<CertFiles>,
     }
 }
 
+const PROXY_KEY: &str = "tls.proxy_protocol";
 const HTTP_KEY: &str = "tls.http_listen_addr";
 const TOGETHER: &str = "tls.cert_file and tls.key_file must be set together";

@@ -3,10 +3,11 @@
 
 mod activity;
 mod connections;
+mod proxied;
 mod write_limit;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::{BoxError, Router};
-use daemon::connections::ConnectionLimitError;
+use daemon::connections::{ConnectionLimitError, ConnectionPermit};
 use daemon::shutdown::Shutdown;
 use daemon::tls::TlsError;
 use daemon::{head_size, problem};
@@ -29,7 +30,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulConnection;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
@@ -40,8 +41,19 @@ use types::problem::Problem;
 
 use self::activity::{Activity, WatchedBody};
 pub(crate) use self::connections::ConnectionLimit;
+pub(crate) use self::proxied::ProxyPeers;
 use self::write_limit::WriteLimit;
 use crate::runtime::metrics;
+
+/// The protocols of a listener below HTTP.
+#[derive(Clone, Default)]
+pub(crate) struct Layers {
+    /// TLS; `None`: in clear.
+    pub(crate) tls: Option<Acceptor>,
+    /// Peers whose connections start with a header of the PROXY protocol; `None`: no connection
+    /// does.
+    pub(crate) proxies: Option<Arc<ProxyPeers>>,
+}
 
 /// Serves until the drain ends.
 ///
@@ -50,7 +62,7 @@ use crate::runtime::metrics;
 /// finished. The hard end closes the remaining connections.
 pub(crate) async fn serve(
     listener: TcpListener,
-    tls: Option<Acceptor>,
+    layers: Layers,
     router: Router,
     limit: Arc<ConnectionLimit>,
     (shutdown, notice): (Shutdown, Duration),
@@ -76,23 +88,35 @@ pub(crate) async fn serve(
                 }
             },
         };
-        // A refused client sees a closed connection.
-        let permit = match limit.acquire(peer.ip()) {
-            Ok(permit) => permit,
-            Err(exceeded) => {
-                let which = match exceeded {
-                    ConnectionLimitError::Total => "total",
-                    ConnectionLimitError::Source => "source",
-                };
-                metrics::connection_refused(which);
-                tracing::debug!(?exceeded, "a connection was refused");
+        let source = match &layers.proxies {
+            None => Some(peer.ip()),
+            // The header names the source, which is counted then.
+            Some(proxies) if proxies.contains(peer.ip()) => None,
+            Some(_) => {
+                tracing::debug!(%peer, "a connection is not from a proxy");
                 continue;
             }
         };
-        let (goodbye, tls, router) = (goodbye.clone(), tls.clone(), router.clone());
+        // A refused client sees a closed connection.
+        let Some(permit) = admitted(&limit, source) else {
+            continue;
+        };
+        let (goodbye, layers, router) = (goodbye.clone(), layers.clone(), router.clone());
+        let limit = Arc::clone(&limit);
         tasks.spawn(async move {
+            let connection = if layers.proxies.is_some() {
+                let connection = introduced(stream, peer, &limit, &goodbye).await;
+                // Until now the connection counted without its source.
+                drop(permit);
+                connection
+            } else {
+                Some((stream, peer, permit))
+            };
+            let Some((stream, peer, permit)) = connection else {
+                return;
+            };
             let stream = WriteLimit::new(stream, WRITE_STALL);
-            let stream = match tls {
+            let stream = match layers.tls {
                 None => Either::Left(stream),
                 Some(tls) => match handshake(&tls, stream, &goodbye).await {
                     Some(stream) => Either::Right(stream),
@@ -111,6 +135,49 @@ pub(crate) async fn serve(
         () = finished => {}
         () = shutdown.hard().cancelled() => {}
     }
+}
+
+/// Counts a connection, if the limits allow it. The source is not counted without an address.
+fn admitted(limit: &ConnectionLimit, source: Option<IpAddr>) -> Option<ConnectionPermit> {
+    let acquired = match source {
+        Some(source) => limit.acquire(source),
+        None => limit.acquire_for_proxy(),
+    };
+    let exceeded = match acquired {
+        Ok(permit) => return Some(permit),
+        Err(exceeded) => exceeded,
+    };
+    let which = match exceeded {
+        ConnectionLimitError::Total => "total",
+        ConnectionLimitError::Source => "source",
+    };
+    metrics::connection_refused(which);
+    tracing::debug!(?exceeded, "a connection was refused");
+    None
+}
+
+/// The same connection after its header, with the source that the proxy names. `None` if there is
+/// no valid header in time, the limit of the source is reached, or the drain starts first.
+async fn introduced(
+    mut stream: TcpStream,
+    peer: SocketAddr,
+    limit: &ConnectionLimit,
+    goodbye: &CancellationToken,
+) -> Option<(TcpStream, SocketAddr, ConnectionPermit)> {
+    let header = tokio::select! {
+        header = proxied::read_header(&mut stream) => header,
+        () = goodbye.cancelled() => return None,
+    };
+    let source = match header {
+        // A health check of the proxy has no source.
+        Ok(source) => source.unwrap_or(peer),
+        Err(error) => {
+            tracing::debug!(%peer, %error, "a connection has no valid PROXY header");
+            return None;
+        }
+    };
+    let permit = admitted(limit, Some(source.ip()))?;
+    Some((stream, source, permit))
 }
 
 /// The TLS session. `None` if the handshake fails or takes too long, if it was the validation of an

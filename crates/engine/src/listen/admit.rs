@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tracing::debug;
 use transport::Socket;
-use transport::proxy_protocol::{MAX_HEADER, ParsedHeader, parse};
+use types::proxy_protocol::{MAX_HEADER, ParsedHeader, parse};
 
 use super::connections::SocketPermit;
 use crate::core::Core;

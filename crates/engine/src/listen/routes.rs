@@ -10,7 +10,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tracing::debug;
-use transport::{Socket, proxy_protocol, pump};
+use transport::{Socket, pump};
+use types::proxy_protocol;
 
 use crate::config::TlsRoute;
 use crate::core::Worker;

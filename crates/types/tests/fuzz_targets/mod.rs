@@ -12,6 +12,7 @@ use types::id::{ClientId, TunnelId};
 use types::json::{self, Limits};
 use types::path::NormalPath;
 use types::pattern::Pattern;
+use types::proxy_protocol::{MAX_HEADER, ParsedHeader, next_part, parse, write_v1, write_v2};
 use types::query_credential::{COMPAT_NAMES, extract, is_present, strip_referer};
 use types::tunnel::{Tunnel, TunnelProperties};
 
@@ -220,4 +221,32 @@ pub(crate) fn callback(data: &[u8]) {
         Form::parse(query).unwrap().take("code").as_deref(),
         Some("c")
     );
+}
+
+/// The start of a connection: no header is longer than its limit, more bytes do not change a
+/// result, and a parsed header equals a written one.
+pub(crate) fn proxy_protocol(bytes: &[u8]) {
+    let whole = parse(bytes);
+    let first = (0..=bytes.len())
+        .map(|len| parse(&bytes[..len]))
+        .find(|verdict| *verdict != ParsedHeader::Partial);
+    assert_eq!(first.unwrap_or(ParsedHeader::Partial), whole);
+    assert!(whole != ParsedHeader::Partial || bytes.len() < MAX_HEADER);
+    let ParsedHeader::Header { source, len } = whole else {
+        return;
+    };
+    assert!(len <= MAX_HEADER && len <= bytes.len());
+    let mut read = 0;
+    while read < len {
+        read += next_part(&bytes[..read]);
+    }
+    assert_eq!(read, len, "a reader does not take bytes after the header");
+    let Some(source) = source else { return };
+    for write in [write_v1, write_v2] {
+        let mut written = Vec::new();
+        write(Some(source), source, &mut written);
+        let len = written.len();
+        let source = Some(source);
+        assert_eq!(parse(&written), ParsedHeader::Header { source, len });
+    }
 }

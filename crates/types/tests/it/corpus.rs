@@ -68,4 +68,5 @@ each! {
     path path_altered
     form form_altered
     callback callback_altered
+    proxy_protocol proxy_protocol_altered
 }

@@ -42,6 +42,14 @@ impl ConnectionLimit {
         let is_proxy = proxies.any(|network| network.contains(&peer));
         self.connections.acquire((!is_proxy).then_some(peer))
     }
+
+    /// Counts one more connection whose source is not known yet.
+    ///
+    /// # Errors
+    /// The total is reached.
+    pub(super) fn acquire_for_proxy(&self) -> Result<ConnectionPermit, ConnectionLimitError> {
+        self.connections.acquire(None)
+    }
 }
 
 /// Descriptors for the database, mail, webhooks, OpenID providers, logs and keys.

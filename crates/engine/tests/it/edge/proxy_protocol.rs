@@ -9,7 +9,7 @@ use testing::{RawVisitor, TestEngine, TestTunnel, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
-use transport::proxy_protocol::write_v2;
+use types::proxy_protocol::write_v2;
 
 /// Source address of the trusted proxy. All other clients here use 127.0.0.1.
 const PROXY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);

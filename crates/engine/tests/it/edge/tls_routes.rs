@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use transport::proxy_protocol::{ParsedHeader, parse};
+use types::proxy_protocol::{ParsedHeader, parse};
 
 const NAME: &str = "platform.example.com";
 /// Length of a header of version 2 with addresses of IPv4.

@@ -214,7 +214,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         Some(email) => create_admin(&app, email).await?,
         None => None,
     };
-    let running = control::start_routes(app, routes, vec![listener], shutdown.clone())
+    let running = control::start_routes(app, routes, listener.into(), shutdown.clone())
         .await
         .map_err(|error| failed(&error))?;
     let (admin_email, admin_password) = admin.unzip();

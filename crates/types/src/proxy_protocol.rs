@@ -57,6 +57,22 @@ pub fn parse(bytes: &[u8]) -> ParsedHeader {
     }
 }
 
+/// The number of further bytes, at least 1, that are certainly part of the header that starts with
+/// `received`. A reader that takes only these takes no byte after the header.
+pub fn next_part(received: &[u8]) -> usize {
+    if received.len() < SHORTEST {
+        return SHORTEST - received.len();
+    }
+    if !received.starts_with(V2_SIGNATURE) {
+        return 1;
+    }
+    let Some([high, low]) = received.get(V2_HEAD - 2..V2_HEAD) else {
+        return 1;
+    };
+    let len = V2_HEAD + usize::from(u16::from_be_bytes([*high, *low]));
+    len.saturating_sub(received.len()).max(1)
+}
+
 /// Appends a header of version 1 for a connection from `source` to `destination`. Without a source
 /// the header states an unknown origin.
 pub fn write_v1(source: Option<SocketAddr>, destination: SocketAddr, out: &mut Vec<u8>) {
@@ -239,6 +255,9 @@ impl Ends {
         Self::V6([widened(ends.0), widened(ends.1)], ports)
     }
 }
+
+/// Length of the shortest header, `PROXY UNKNOWN` and CR LF.
+const SHORTEST: usize = 15;
 
 /// Section 2.1.
 const V1_SIGNATURE: &[u8] = b"PROXY ";
