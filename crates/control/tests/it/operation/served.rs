@@ -11,6 +11,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use types::proxy_protocol::write_v2;
 
 struct PlatformServer {
     app: Arc<control::app::App>,
@@ -339,6 +340,77 @@ async fn the_listener_uses_tls_with_its_files() {
     }
     assert!(get(first, &rustls::version::TLS13).await.is_err());
     served.stop().await;
+}
+
+/// Behind an engine that shares its port, the header of each connection has its source.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_listener_behind_a_proxy_counts_the_source_of_the_header() {
+    let directory = new_directory();
+    let trusted = write_pair(directory.path());
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let sections = format!(
+        "tls: {{proxy_protocol: true, cert_file: '{}', key_file: '{}'}}\n\
+         limits: {{max_connections_per_source: 1}}",
+        file("cert.pem"),
+        file("key.pem")
+    );
+    let served = serve(&sections, directory).await;
+    let name = ServerName::try_from("svc.example").unwrap();
+    let connect = async |source: Option<&str>| {
+        let mut stream = served.connect().await;
+        let source = source.map(|source| source.parse().unwrap());
+        let mut header = Vec::new();
+        write_v2(source, served.running.address(), &mut header);
+        stream.write_all(&header).await?;
+        let client = client(trusted.clone(), &rustls::version::TLS13);
+        client.connect(name.clone(), stream).await
+    };
+    let kept = connect(Some("203.0.113.7:40000")).await.unwrap();
+    let same = connect(Some("203.0.113.7:40001")).await;
+    assert!(same.is_err(), "the source has its only connection");
+    let other = connect(Some("203.0.113.8:40000")).await.unwrap();
+    let answer = ask(other, "/healthz", None).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let check = connect(None).await.unwrap();
+    let answer = ask(check, "/healthz", None).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    drop(kept);
+    let client = client(trusted, &rustls::version::TLS13);
+    let without = client.connect(name, served.connect().await).await;
+    assert!(without.is_err(), "a connection without a header is closed");
+    served.stop().await;
+}
+
+/// Programs on the same machine need neither TLS nor a header there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_local_listener_needs_neither_tls_nor_a_header() {
+    let directory = new_directory();
+    write_pair(directory.path());
+    let file = directory.path().join("platform.yaml");
+    let yaml = format!(
+        "platform: {{base_url: 'https://svc.example', local_listen_addr: '127.0.0.1:0', \
+         data_dir: '{0}/data', drain_seconds: 0}}\n\
+         tls: {{proxy_protocol: true, cert_file: '{0}/cert.pem', key_file: '{0}/key.pem'}}\n",
+        directory.path().display()
+    );
+    std::fs::write(&file, yaml).unwrap();
+    let config = Config::load(Some(&file), []).unwrap();
+    let app = control::open(config, Arc::new(SystemClock)).await.unwrap();
+    let local = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = local.local_addr().unwrap();
+    let listeners = control::BoundListeners {
+        public: vec![TcpListener::bind("127.0.0.1:0").await.unwrap()],
+        local: Some(local),
+    };
+    let shutdown = Shutdown::new(Duration::from_secs(5));
+    let routes = control::router::router(Arc::clone(&app));
+    let running = control::start_routes(app, routes, listeners, shutdown.clone());
+    let running = running.await.unwrap();
+    let answer = ask(TcpStream::connect(address).await.unwrap(), "/healthz", None);
+    let answer = answer.await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    shutdown.request();
+    running.wait_until_stopped().await;
 }
 
 #[test]
