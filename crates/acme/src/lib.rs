@@ -24,6 +24,7 @@ mod resolver;
 mod schedule;
 mod section;
 mod settings;
+mod status;
 mod store;
 mod tls_config;
 
@@ -43,4 +44,5 @@ pub use self::place::Place;
 pub use self::schedule::{RenewalWindow, Validity};
 pub use self::section::{AcmeSection, inspect};
 pub use self::settings::{ChallengeKind, ExternalAccount, KeyType, Settings, WallClock};
+pub use self::status::{StoredCertificate, StoredStatus};
 pub use self::tls_config::TlsConfig;

@@ -23,7 +23,7 @@ use crate::error::{OrderError, printable};
 use crate::settings::{ChallengeKind, KeyType, Settings, WallClock};
 use crate::store::{OrderLock, StateFolder};
 
-pub(crate) use self::account::existing_account;
+pub(crate) use self::account::{account_url, existing_account};
 
 /// The certificate on disk: chain and key in one file, so that both are replaced at once.
 #[derive(Deserialize, Serialize)]

@@ -84,6 +84,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (
         "svc",
         &[
+            "acme",
             "api",
             "client",
             "control",

@@ -10,7 +10,7 @@ use tracing::info;
 
 use super::{OrderAttempt, stored};
 use crate::client::AuthorityClient;
-use crate::error::OrderError;
+use crate::error::{OrderError, printable};
 use crate::settings::{ExternalAccount, Settings};
 use crate::store::StateFolder;
 
@@ -167,3 +167,10 @@ fn read_key(path: &Path) -> std::io::Result<String> {
 
 /// Keys for HMAC have some hundred bytes.
 const MAX_KEY_BYTES: u64 = 4096;
+
+/// URL of the stored account. The credentials have no way to read it.
+pub(crate) fn account_url(folder: &StateFolder) -> Option<String> {
+    let file = stored::<serde_json::Value>(folder, ACCOUNT_FILE).ok()??;
+    let url = file.pointer("/credentials/id")?.as_str()?;
+    Some(printable(url))
+}
