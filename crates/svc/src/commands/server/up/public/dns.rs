@@ -1,0 +1,356 @@
+//! Questions to name servers about the records of a public server.
+//!
+//! A recursive resolver remembers that a record was missing, and cannot say whether a name is
+//! delegated to a server that does not run yet. So the zone's own servers are asked as well.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use hickory_proto::op::{Message, MessageType, Query, ResponseCode};
+use hickory_proto::rr::{Name, RData, RecordType};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+
+use super::records::{Answer, CaaProperty, Delegation, RecordAnswers, WantedRecords};
+use crate::failure::Failure;
+
+/// The name servers that are asked.
+#[derive(Clone, Debug)]
+pub(super) struct NameServers {
+    /// Resolvers, which are asked in their order until one answers.
+    resolvers: Vec<SocketAddr>,
+    /// True if no other server is asked.
+    is_only: bool,
+}
+
+impl NameServers {
+    /// The given server, or else those of the system.
+    pub(super) fn new(given: Option<&str>) -> Result<Self, Failure> {
+        let Some(given) = given else {
+            let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+            return Ok(Self {
+                resolvers: system_servers(&text),
+                is_only: false,
+            });
+        };
+        let address = given
+            .parse::<SocketAddr>()
+            .or_else(|_| given.parse().map(|ip: IpAddr| (ip, DNS_PORT).into()));
+        let address = address.map_err(|_invalid| {
+            Failure::usage(format!("--resolver `{given}` is no address"))
+                .hint("give an address, and a port if it is not 53, such as 192.0.2.53:53")
+        })?;
+        Ok(Self {
+            resolvers: vec![address],
+            is_only: true,
+        })
+    }
+
+    /// The answers for all names.
+    pub(super) async fn answers(&self, wanted: &WantedRecords) -> RecordAnswers {
+        let own = self.servers_of_zone(&wanted.host).await;
+        let mut answers = RecordAnswers::default();
+        for name in wanted.address_names() {
+            let found = self.addresses(&name, &own).await;
+            answers.addresses.insert(name, found);
+        }
+        for name in wanted.delegated_names() {
+            // An alias may point into another zone.
+            let found = if is_below(&name, &wanted.host) {
+                self.delegation(&name, &own).await
+            } else {
+                let own = self.servers_of_zone(parent(&name)).await;
+                self.delegation(&name, &own).await
+            };
+            answers.delegations.insert(name, found);
+        }
+        answers.caa = self.caa(&wanted.host).await;
+        answers
+    }
+
+    /// Addresses of a name, from the servers of its zone, else from the resolver.
+    async fn addresses(&self, name: &str, own: &[SocketAddr]) -> Answer<Vec<IpAddr>> {
+        let mut found = Vec::new();
+        for kind in [RecordType::A, RecordType::AAAA] {
+            let of_zone = match ask(own, name, kind, false).await {
+                Ok(message) => addresses_in(&message),
+                Err(_) => Vec::new(),
+            };
+            // The name is in another zone, or an alias of a name in one.
+            if of_zone.is_empty() {
+                let message = ask(&self.resolvers, name, kind, true).await?;
+                found.extend(addresses_in(&message));
+            } else {
+                found.extend(of_zone);
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
+    /// Name servers and alias of a name, as the zone above it has them.
+    async fn delegation(&self, name: &str, own: &[SocketAddr]) -> Answer<Delegation> {
+        let message = ask(own, name, RecordType::NS, false).await?;
+        let wanted = parse(name)?;
+        let mut found = Delegation::default();
+        // A referral has the records in its second section.
+        let sections = message.answers.iter().chain(&message.authorities);
+        for record in sections.filter(|record| record.name == wanted) {
+            match &record.data {
+                RData::NS(server) => found.servers.push(text(&server.0)),
+                RData::CNAME(alias) => found.alias = Some(text(&alias.0)),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// The CAA records that apply to a name: its own, or those of the next name above it that has
+    /// some (RFC 8659 section 3). The authority reports names whose servers fail.
+    async fn caa(&self, host: &str) -> Option<(String, Vec<CaaProperty>)> {
+        let mut name = host;
+        while !name.is_empty() {
+            let message = ask(&self.resolvers, name, RecordType::CAA, true).await;
+            let message = message.ok()?;
+            let properties = message
+                .answers
+                .iter()
+                .filter_map(|record| match &record.data {
+                    RData::CAA(caa) => Some(CaaProperty {
+                        tag: caa.tag.clone(),
+                        value: String::from_utf8_lossy(&caa.value).into_owned(),
+                    }),
+                    _ => None,
+                });
+            let properties: Vec<_> = properties.collect();
+            if !properties.is_empty() {
+                return Some((name.to_owned(), properties));
+            }
+            name = parent(name);
+        }
+        None
+    }
+
+    /// The name servers of the zone that contains a name.
+    async fn servers_of_zone(&self, name: &str) -> Vec<SocketAddr> {
+        if self.is_only {
+            return self.resolvers.clone();
+        }
+        let mut zone = name;
+        while !zone.is_empty() {
+            let message = ask(&self.resolvers, zone, RecordType::NS, true).await;
+            let servers = message.map_or_else(|_| Vec::new(), |message| servers_in(&message));
+            let mut addresses = Vec::new();
+            for server in servers.iter().take(MAX_SERVERS) {
+                for kind in [RecordType::A, RecordType::AAAA] {
+                    let message = ask(&self.resolvers, server, kind, true).await;
+                    let found = message.map_or_else(|_| Vec::new(), |found| addresses_in(&found));
+                    let found = found.into_iter().map(|ip| SocketAddr::from((ip, DNS_PORT)));
+                    addresses.extend(found.take(1));
+                }
+            }
+            if !addresses.is_empty() {
+                return addresses;
+            }
+            zone = parent(zone);
+        }
+        self.resolvers.clone()
+    }
+}
+
+/// The first response of these servers, which are asked in their order.
+async fn ask(
+    servers: &[SocketAddr],
+    name: &str,
+    kind: RecordType,
+    is_recursive: bool,
+) -> Answer<Message> {
+    let name = parse(name)?;
+    let mut query = Message::query();
+    query.metadata.recursion_desired = is_recursive;
+    query.add_query(Query::query(name, kind));
+    let mut problem = "no name server is known".to_owned();
+    for server in servers.iter().take(MAX_SERVERS) {
+        match exchange(*server, &query).await {
+            Ok(message) => match message.metadata.response_code {
+                ResponseCode::NoError | ResponseCode::NXDomain => return Ok(message),
+                code => problem = format!("the name server {server} responds with {code}"),
+            },
+            Err(error) => problem = format!("the name server {server}: {error}"),
+        }
+    }
+    Err(problem)
+}
+
+/// Sends a query over UDP, and over TCP if there is no whole response.
+async fn exchange(server: SocketAddr, query: &Message) -> io::Result<Message> {
+    let bytes = query.to_vec().map_err(|_| invalid())?;
+    if let Ok(Ok(message)) = timeout(UDP_TIME, over_udp(server, query, &bytes)).await
+        && !message.metadata.truncation
+    {
+        return Ok(message);
+    }
+    match timeout(TCP_TIME, over_tcp(server, query, &bytes)).await {
+        Ok(message) => message,
+        Err(_elapsed) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "no response in time",
+        )),
+    }
+}
+
+async fn over_udp(server: SocketAddr, query: &Message, bytes: &[u8]) -> io::Result<Message> {
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).await?;
+    socket.connect(server).await?;
+    socket.send(bytes).await?;
+    let mut response = vec![0; MAX_RESPONSE];
+    loop {
+        let len = socket.recv(&mut response).await?;
+        // Another response may be forged or late.
+        if let Ok(message) = response_to(query, response.get(..len).unwrap_or_default()) {
+            return Ok(message);
+        }
+    }
+}
+
+async fn over_tcp(server: SocketAddr, query: &Message, bytes: &[u8]) -> io::Result<Message> {
+    let mut stream = TcpStream::connect(server).await?;
+    let len = u16::try_from(bytes.len()).map_err(|_| invalid())?;
+    let sent = [&len.to_be_bytes()[..], bytes].concat();
+    stream.write_all(&sent).await?;
+    let mut response = vec![0; stream.read_u16().await?.into()];
+    stream.read_exact(&mut response).await?;
+    response_to(query, &response)
+}
+
+fn response_to(query: &Message, bytes: &[u8]) -> io::Result<Message> {
+    let message = Message::from_vec(bytes).map_err(|_| invalid())?;
+    let is_answer = message.metadata.id == query.metadata.id
+        && message.metadata.message_type == MessageType::Response
+        && message.queries == query.queries;
+    if is_answer {
+        Ok(message)
+    } else {
+        Err(invalid())
+    }
+}
+
+fn invalid() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "it is no valid message of DNS")
+}
+
+fn addresses_in(message: &Message) -> Vec<IpAddr> {
+    let addresses = message
+        .answers
+        .iter()
+        .filter_map(|record| match &record.data {
+            RData::A(address) => Some(IpAddr::V4(address.0)),
+            RData::AAAA(address) => Some(IpAddr::V6(address.0)),
+            _ => None,
+        });
+    addresses.collect()
+}
+
+fn servers_in(message: &Message) -> Vec<String> {
+    let servers = message
+        .answers
+        .iter()
+        .filter_map(|record| match &record.data {
+            RData::NS(server) => Some(text(&server.0)),
+            _ => None,
+        });
+    servers.collect()
+}
+
+fn parse(name: &str) -> Answer<Name> {
+    Name::from_ascii(format!("{name}.")).map_err(|_| format!("{name} is no name of DNS"))
+}
+
+/// In lower case, without the dot at the end.
+fn text(name: &Name) -> String {
+    let text = name.to_lowercase().to_ascii();
+    text.trim_end_matches('.').to_owned()
+}
+
+/// The name without its first label.
+fn parent(name: &str) -> &str {
+    name.split_once('.').map_or("", |(_, parent)| parent)
+}
+
+fn is_below(name: &str, zone: &str) -> bool {
+    name.strip_suffix(zone)
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// The servers in the text of `/etc/resolv.conf`, or this machine (resolv.conf(5)).
+fn system_servers(text: &str) -> Vec<SocketAddr> {
+    let servers = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let address = words.next().filter(|word| *word == "nameserver");
+        let address: IpAddr = address.and(words.next())?.parse().ok()?;
+        Some(SocketAddr::from((address, DNS_PORT)))
+    });
+    let servers: Vec<_> = servers.take(MAX_SERVERS).collect();
+    if servers.is_empty() {
+        vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DNS_PORT))]
+    } else {
+        servers
+    }
+}
+
+const DNS_PORT: u16 = 53;
+/// Servers that are asked for one name: some zones have a dozen.
+const MAX_SERVERS: usize = 4;
+/// Responses over UDP are smaller without an extension. Some servers send more.
+const MAX_RESPONSE: usize = 4096;
+/// Time limit over UDP, with one retransmission by TCP after it.
+const UDP_TIME: Duration = Duration::from_secs(2);
+const TCP_TIME: Duration = Duration::from_secs(4);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_of_the_system_are_read() {
+        let text = "# none\nnameserver 192.0.2.53\nsearch example\nnameserver 2001:db8::53\n";
+        let servers = system_servers(text);
+        let expected = ["192.0.2.53:53", "[2001:db8::53]:53"];
+        assert_eq!(
+            servers,
+            expected.map(|text| text.parse::<SocketAddr>().unwrap())
+        );
+        assert_eq!(
+            system_servers("nameserver x"),
+            ["127.0.0.1:53".parse::<SocketAddr>().unwrap()]
+        );
+    }
+
+    #[test]
+    fn a_resolver_has_an_address_and_maybe_a_port() {
+        for (given, expected) in [
+            ("192.0.2.53", "192.0.2.53:53"),
+            ("127.0.0.1:5353", "127.0.0.1:5353"),
+            ("2001:db8::53", "[2001:db8::53]:53"),
+        ] {
+            let servers = NameServers::new(Some(given)).unwrap();
+            assert_eq!(servers.resolvers, [expected.parse::<SocketAddr>().unwrap()]);
+        }
+        assert!(NameServers::new(Some("ns.example.com")).is_err());
+    }
+
+    #[test]
+    fn names_are_below_whole_labels() {
+        assert!(is_below("_acme-challenge.a.example", "a.example"));
+        assert!(!is_below("ba.example", "a.example"));
+        assert_eq!(parent("a.b.example"), "b.example");
+        assert_eq!(parent("example"), "");
+    }
+}

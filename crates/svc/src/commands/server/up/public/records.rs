@@ -1,0 +1,355 @@
+//! The DNS records of a public server: which ones are needed, and which changes are missing. It asks
+//! nobody; the answers of name servers are an argument.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+
+/// A server, as far as its records depend on it.
+#[derive(Clone, Debug)]
+pub(super) struct WantedRecords {
+    /// The engine's host.
+    pub(super) host: String,
+    /// All addresses of the server.
+    pub(super) addresses: Vec<IpAddr>,
+    /// Records for `dns-01`.
+    pub(super) challenges: ChallengeRecords,
+    /// The name of the authority in CAA records, if it is known.
+    pub(super) authority: Option<&'static str>,
+    /// URL of the account at the authority, if there is one.
+    pub(super) account: Option<String>,
+}
+
+/// Records with which name servers find the answers to `dns-01`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ChallengeRecords {
+    /// Each `_acme-challenge.NAME` is delegated to the engine.
+    Delegation,
+    /// This zone is delegated to the engine, and each `_acme-challenge.NAME` points to `NAME.ZONE`.
+    Alias(String),
+    /// None: a program or another name server has the answers.
+    Elsewhere,
+}
+
+/// Type of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RecordKind {
+    A,
+    Aaaa,
+    Ns,
+    Cname,
+    Caa,
+}
+
+/// A record, as it is entered at a DNS provider.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DnsRecord {
+    name: String,
+    kind: RecordKind,
+    value: String,
+}
+
+/// A change without which the server does not work.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RecordChange {
+    /// This record is missing.
+    Add(DnsRecord),
+    /// This record leads visitors or the authority elsewhere.
+    Remove(DnsRecord),
+    /// The name servers did not answer, or the answer cannot be corrected by one record.
+    Clarify {
+        /// Name of the records.
+        name: String,
+        /// Cause.
+        reason: String,
+    },
+}
+
+/// The records at the name of a challenge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Delegation {
+    /// Name servers, in lower case and without a dot at the end.
+    pub(super) servers: Vec<String>,
+    /// Target of an alias.
+    pub(super) alias: Option<String>,
+}
+
+/// A property of a CAA record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CaaProperty {
+    pub(super) tag: String,
+    pub(super) value: String,
+}
+
+/// The answer of name servers, or the reason why there is none.
+pub(super) type Answer<T> = Result<T, String>;
+
+/// The answers for the names of [`WantedRecords::address_names`] and
+/// [`WantedRecords::delegated_names`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct RecordAnswers {
+    pub(super) addresses: BTreeMap<String, Answer<Vec<IpAddr>>>,
+    pub(super) delegations: BTreeMap<String, Answer<Delegation>>,
+    /// The CAA records that apply to the host, and the name that has them.
+    pub(super) caa: Option<(String, Vec<CaaProperty>)>,
+}
+
+impl WantedRecords {
+    /// Names whose addresses lead to the server. A name below a wildcard stands for all of them.
+    pub(super) fn address_names(&self) -> Vec<String> {
+        let rows = self.address_rows().into_iter();
+        rows.flat_map(|(_, probes)| probes).collect()
+    }
+
+    /// The name of each record, with the names that it must answer for.
+    fn address_rows(&self) -> [(String, Vec<String>); 3] {
+        let host = &self.host;
+        let below = |label: &str| format!("{label}.{host}");
+        [
+            (host.clone(), vec![host.clone()]),
+            (
+                below("*"),
+                vec![below("platform"), below("turn"), below(PROBE)],
+            ),
+            (below("*.t"), vec![below(&format!("{PROBE}.t"))]),
+        ]
+    }
+
+    /// Names that are delegated, or point to a zone that is.
+    pub(super) fn delegated_names(&self) -> Vec<String> {
+        match &self.challenges {
+            ChallengeRecords::Elsewhere => Vec::new(),
+            ChallengeRecords::Delegation => self.challenge_names().to_vec(),
+            ChallengeRecords::Alias(zone) => {
+                let mut names = vec![zone.clone()];
+                names.extend(self.challenge_names());
+                names
+            }
+        }
+    }
+
+    fn challenge_names(&self) -> [String; 2] {
+        let host = &self.host;
+        [
+            format!("_acme-challenge.{host}"),
+            format!("_acme-challenge.t.{host}"),
+        ]
+    }
+
+    /// The changes that are missing, in the order of the records; none if everything is right.
+    pub(super) fn changes(&self, answers: &RecordAnswers) -> Vec<RecordChange> {
+        let mut changes = Vec::new();
+        for (record, probes) in self.address_rows() {
+            for probe in probes {
+                self.check_addresses(&record, &probe, answers, &mut changes);
+            }
+        }
+        for name in self.delegated_names() {
+            self.check_delegation(&name, answers, &mut changes);
+        }
+        if let Some((name, properties)) = &answers.caa {
+            self.check_caa(name, properties, &mut changes);
+        }
+        let mut seen = BTreeSet::new();
+        changes.retain(|change| seen.insert(change.clone()));
+        changes
+    }
+
+    fn check_addresses(
+        &self,
+        record: &str,
+        probe: &str,
+        answers: &RecordAnswers,
+        changes: &mut Vec<RecordChange>,
+    ) {
+        let found = match answers.addresses.get(probe) {
+            Some(Ok(found)) => found.as_slice(),
+            Some(Err(reason)) => {
+                changes.push(RecordChange::clarify(record, reason));
+                return;
+            }
+            None => &[],
+        };
+        let missing = self.addresses.iter().filter(|ip| !found.contains(ip));
+        changes.extend(missing.map(|ip| RecordChange::Add(DnsRecord::address(record, *ip))));
+        let foreign = found.iter().filter(|ip| !self.addresses.contains(ip));
+        changes.extend(foreign.map(|ip| RecordChange::Remove(DnsRecord::address(probe, *ip))));
+    }
+
+    fn check_delegation(
+        &self,
+        name: &str,
+        answers: &RecordAnswers,
+        changes: &mut Vec<RecordChange>,
+    ) {
+        let found = match answers.delegations.get(name) {
+            Some(Ok(found)) => found.clone(),
+            Some(Err(reason)) => {
+                changes.push(RecordChange::clarify(name, reason));
+                return;
+            }
+            None => Delegation::default(),
+        };
+        let wanted = self.delegation_record(name);
+        let is_alias = wanted.kind == RecordKind::Cname;
+        let present = match (&found.alias, is_alias) {
+            (Some(alias), true) => vec![alias.clone()],
+            (Some(alias), false) => {
+                changes.push(RecordChange::Remove(DnsRecord::new(
+                    name,
+                    RecordKind::Cname,
+                    format!("{alias}."),
+                )));
+                found.servers
+            }
+            (None, true) => Vec::new(),
+            (None, false) => found.servers,
+        };
+        let target = wanted.value.trim_end_matches('.');
+        let foreign = present.iter().filter(|value| *value != target);
+        changes.extend(foreign.map(|value| {
+            RecordChange::Remove(DnsRecord::new(name, wanted.kind, format!("{value}.")))
+        }));
+        if !present.iter().any(|value| value == target) {
+            changes.push(RecordChange::Add(wanted));
+        }
+    }
+
+    /// The record at one of the [`delegated_names`](Self::delegated_names).
+    fn delegation_record(&self, name: &str) -> DnsRecord {
+        let delegated = || DnsRecord::new(name, RecordKind::Ns, format!("{}.", self.host));
+        match (&self.challenges, name.strip_prefix("_acme-challenge.")) {
+            (ChallengeRecords::Alias(zone), Some(rest)) if name != zone => {
+                DnsRecord::new(name, RecordKind::Cname, format!("{rest}.{zone}."))
+            }
+            _ => delegated(),
+        }
+    }
+
+    /// Checks that the authority may issue for the host and for wildcards below it (RFC 8659).
+    fn check_caa(&self, name: &str, properties: &[CaaProperty], changes: &mut Vec<RecordChange>) {
+        let Some(authority) = self.authority else {
+            return;
+        };
+        for tag in ["issue", "issuewild"] {
+            let relevant = with_tag(properties, tag);
+            let of_authority = relevant
+                .iter()
+                .filter(|property| property.issuer() == authority);
+            let accounts: Vec<_> = of_authority.map(|property| property.account()).collect();
+            let is_allowed = accounts
+                .iter()
+                .any(|account| account.is_none() || *account == self.account.as_deref());
+            if relevant.is_empty() || is_allowed {
+                continue;
+            }
+            match accounts.into_iter().flatten().next() {
+                None => changes.push(RecordChange::Add(DnsRecord::new(
+                    name,
+                    RecordKind::Caa,
+                    format!("0 {tag} \"{authority}\""),
+                ))),
+                Some(account) => changes.push(RecordChange::clarify(
+                    name,
+                    &format!(
+                        "its CAA records allow only the account {account} of {authority}; allow \
+                         the account of this server, or remove accounturi"
+                    ),
+                )),
+            }
+        }
+    }
+
+    /// The CAA record that allows only the account of this server (RFC 8657). `None` if the
+    /// authority's name or the account is not known.
+    pub(super) fn suggestion(&self) -> Option<DnsRecord> {
+        let (authority, account) = (self.authority?, self.account.as_deref()?);
+        let value = format!("0 issue \"{authority}; accounturi={account}\"");
+        Some(DnsRecord::new(&self.host, RecordKind::Caa, value))
+    }
+}
+
+fn with_tag<'a>(properties: &'a [CaaProperty], tag: &str) -> Vec<&'a CaaProperty> {
+    let properties = properties.iter();
+    properties
+        .filter(|property| property.tag.eq_ignore_ascii_case(tag))
+        .collect()
+}
+
+impl CaaProperty {
+    /// The name of the authority; empty if nobody may issue.
+    fn issuer(&self) -> &str {
+        let name = self.value.split(';').next().unwrap_or_default();
+        name.trim()
+    }
+
+    /// The only account that may order, if there is one.
+    fn account(&self) -> Option<&str> {
+        let mut parameters = self.value.split(';').skip(1);
+        parameters.find_map(|parameter| parameter.trim().strip_prefix("accounturi="))
+    }
+}
+
+impl DnsRecord {
+    fn new(name: &str, kind: RecordKind, value: String) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind,
+            value,
+        }
+    }
+
+    fn address(name: &str, ip: IpAddr) -> Self {
+        let kind = match ip {
+            IpAddr::V4(_) => RecordKind::A,
+            IpAddr::V6(_) => RecordKind::Aaaa,
+        };
+        Self::new(name, kind, ip.to_string())
+    }
+}
+
+impl RecordChange {
+    fn clarify(name: &str, reason: &str) -> Self {
+        Self::Clarify {
+            name: name.to_owned(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for RecordKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::A => "A",
+            Self::Aaaa => "AAAA",
+            Self::Ns => "NS",
+            Self::Cname => "CNAME",
+            Self::Caa => "CAA",
+        })
+    }
+}
+
+/// A line of a zone file.
+impl fmt::Display for DnsRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, kind, value } = self;
+        let name = format!("{name}.");
+        write!(f, "{name:<40} {kind:<5} {value}")
+    }
+}
+
+impl fmt::Display for RecordChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Add(record) => write!(f, "add     {record}"),
+            Self::Remove(record) => write!(f, "remove  {record}"),
+            Self::Clarify { name, reason } => write!(f, "check   {name}.: {reason}"),
+        }
+    }
+}
+
+/// A label that stands for every name below a wildcard. It has the form of a project's endpoint.
+const PROBE: &str = "00000000";
+
+#[cfg(test)]
+mod tests;
