@@ -1,4 +1,4 @@
-//! `svc up`: runs everything on this machine, on loopback.
+//! `svc up`: runs everything on this machine, on loopback or as a public server ([`public`]).
 //!
 //! The engine starts before the platform, because the platform reports the engine's port to callers
 //! that request a project. It also stops before the platform, so that the close of agents and
@@ -9,6 +9,7 @@ pub(crate) mod certificates;
 mod demo;
 mod engine;
 mod local;
+mod public;
 mod ready;
 mod relay;
 mod saved_state;
@@ -28,6 +29,7 @@ use self::{
     certificates::Certificates,
     engine::{Ports, TrustSource},
     local::{Listeners, LocalPlatform, OauthClient, PlatformOptions},
+    public::PublicArgs,
     ready::{PlatformInfo, Ready},
     relay::LocalRelay,
 };
@@ -42,33 +44,34 @@ use crate::{context, output};
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   svc up --demo
+  sudo svc up --public engine.example.com --email admin@example.com
   svc up --port 0 --output json --data-dir ./svc-data")]
 pub(crate) struct Args {
     /// Also start a small web service and publish it
     #[arg(long)]
     demo: bool,
 
-    /// Port of the engine; 0 selects free ports
-    #[arg(long, value_name = "PORT", default_value_t = 8443)]
-    port: u16,
+    /// Port of the engine; 0 selects free ports. Default: 8443, or 443 with --public
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
 
-    /// Port of the metrics. Default: the first after --port
+    /// Port of the metrics. Default: the first after --port, or 8444 with --public
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
 
-    /// Port of the platform. Default: the second after --port
+    /// Port of the platform. Default: the second after --port, or 8445 with --public
     #[arg(long, value_name = "PORT", conflicts_with = "community")]
     platform_port: Option<u16>,
 
-    /// UDP and TCP port of the TURN relay. Default: the third after --port
+    /// UDP and TCP port of the TURN relay. Default: the third after --port, or 3478 with --public
     #[arg(long, value_name = "PORT", conflicts_with = "community")]
     turn_port: Option<u16>,
 
-    /// TLS port of the TURN relay. Default: the fourth after --port
+    /// TLS port of the TURN relay. Default: the fourth after --port, or 5349 with --public
     #[arg(long, value_name = "PORT", conflicts_with = "community")]
     turn_tls_port: Option<u16>,
 
-    /// Also serve plain HTTP on this port, with redirects to https
+    /// Also serve plain HTTP on this port, with redirects to https. Default with --public: 80
     #[arg(long, value_name = "PORT")]
     http_port: Option<u16>,
 
@@ -96,6 +99,9 @@ pub(crate) struct Args {
     /// Configuration directory, which receives the context for other terminals
     #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     config: Option<PathBuf>,
+
+    #[command(flatten)]
+    server: PublicArgs,
 }
 
 /// Parses `<id>=<callback>`.
@@ -120,6 +126,9 @@ fn reserved_ports(range: &str) -> Option<String> {
 /// Starts everything, prints the addresses, and runs until a signal.
 #[expect(clippy::too_many_lines, reason = "starts the parts in their order")]
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    if let Some(host) = args.server.host() {
+        return public::run(&args, host).await;
+    }
     descriptors::raise_limit();
     let shutdown = signals::listen(DRAIN)?;
     let data = data_directory(args.data_dir.as_ref())
@@ -176,7 +185,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         None => HOST.to_owned(),
     };
     let address = HostPort::new(&host, port).map_err(|error| Failure::usage(error.to_string()))?;
-    let access = engine::engine_config(&address, &token, &certificates);
+    let access = engine::engine_config(&address, &token, Some(&certificates.ca));
     engine::wait_until_trusted(&access).await?;
     if let Some(relay) = &relay {
         relay.wait_for_data().await;
@@ -185,7 +194,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         &args,
         &address,
         &token,
-        &certificates.ca,
+        Some(&certificates.ca),
         (&data, platform.as_ref()),
     )?;
     let demo = if args.demo {
@@ -200,7 +209,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         metrics_url: running
             .metrics_addr()
             .map(|address| format!("http://{address}")),
-        ca_file: certificates.ca.clone(),
+        public: None,
+        ca_file: Some(certificates.ca.clone()),
         token,
         demo_url: demo.as_ref().map(|demo| demo.url.clone()),
         pid: std::process::id(),
@@ -285,7 +295,7 @@ fn write_shared_context(
     args: &Args,
     engine: &HostPort,
     token: &str,
-    ca_file: &Path,
+    ca_file: Option<&Path>,
     (data, platform): (&Path, Option<&LocalPlatform>),
 ) -> Result<Option<TemporaryContext>, Failure> {
     let Some(directory) = config_directory(args.config.as_ref()) else {
@@ -295,7 +305,7 @@ fn write_shared_context(
         api_url: platform.map(|platform| platform.base_url.clone()),
         engine: Some(engine.to_string()),
         token: TokenStorage::Token(token.to_owned()),
-        ca_file: Some(ca_file.to_owned()),
+        ca_file: ca_file.map(Path::to_owned),
         workspace_id: platform.map(|platform| platform.workspace_id.clone()),
         project: platform.map(|platform| SelectedProject {
             id: platform.project.id.clone(),

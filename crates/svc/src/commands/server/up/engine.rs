@@ -11,7 +11,7 @@ use client::{Config, HostPort, Token, Trust, api::Api, api::ApiError, api::ListQ
 use credentials::{Identity, MintRequest, Secret, SigningKey, TokenKind};
 use engine::config::EngineConfig;
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use terminal::private;
 
 use super::{Args, HOST, certificates::Certificates};
@@ -62,14 +62,15 @@ impl Ports {
     /// The given ports, or else those that follow the engine's. Reports a port in use before
     /// anything is started.
     pub(super) fn of(args: &Args) -> Result<Self, Failure> {
-        let after = |steps: u16, flag: &str| match args.port {
+        let engine = args.port.unwrap_or(LOCAL_PORT);
+        let after = |steps: u16, flag: &str| match engine {
             0 => Ok(0),
             port => port.checked_add(steps).ok_or_else(|| {
                 Failure::usage("no port number is left after --port").hint(format!("give {flag}"))
             }),
         };
         let ports = Self {
-            engine: args.port,
+            engine,
             metrics: args
                 .metrics_port
                 .map_or_else(|| after(1, "--metrics-port"), Ok)?,
@@ -143,6 +144,11 @@ pub(super) fn configuration(
         sections.insert(name.to_owned(), section);
         sections.extend(http.map(|http| ("http".to_owned(), http)));
     }
+    write_and_load(&file, data)
+}
+
+/// Writes the configuration of the engine, and reads it back like `svc engine`.
+pub(super) fn write_and_load(file: &Value, data: &Path) -> Result<EngineConfig, Failure> {
     let path = data.join("engine.yaml");
     // JSON is also valid YAML.
     private::write(&path, format!("{file:#}\n").as_bytes())
@@ -213,9 +219,11 @@ pub(super) fn administrator_token(secret: &str) -> Result<String, Failure> {
 }
 
 /// Connection settings for the engine of this process.
-pub(super) fn engine_config(engine: &HostPort, token: &str, certificates: &Certificates) -> Config {
+pub(super) fn engine_config(engine: &HostPort, token: &str, ca_file: Option<&Path>) -> Config {
     let mut config = Config::new(engine.clone(), Token::new(token));
-    config.trust = Trust::CaFile(certificates.ca.clone());
+    if let Some(ca_file) = ca_file {
+        config.trust = Trust::CaFile(ca_file.to_owned());
+    }
     "svc".clone_into(&mut config.details.agent);
     env!("CARGO_PKG_VERSION").clone_into(&mut config.details.version);
     config
@@ -246,6 +254,9 @@ pub(super) async fn wait_until_trusted(config: &Config) -> Result<(), Failure> {
         )),
     }
 }
+
+/// Port of the local engine, if none is given.
+const LOCAL_PORT: u16 = 8443;
 
 const ADMINISTRATOR: &str = "admin";
 

@@ -19,18 +19,18 @@ use api::control::{
     workspaces::{self, WorkspaceList},
 };
 use client::{Proxies, Token};
-use control::{app::App, config::Config};
+use control::{BoundListeners, app::App, config::Config};
 use credentials::Secret;
 use daemon::{clock::SystemClock, shutdown::Shutdown};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::json;
+use serde_json::{Value, json};
 use terminal::private;
 use tokio::net::TcpListener;
 
 use super::{
     HOST,
     relay::{ADDRESS, LocalRelay},
-    saved_state::SavedUpState,
+    saved_state::{LOCAL_EMAIL, SavedUpState},
 };
 use crate::commands::server::surfaces;
 use crate::failure::{Code, Failure, chain};
@@ -103,6 +103,25 @@ impl Listeners {
         format!("http://{address}")
     }
 
+    /// Binds only 127.0.0.1, for programs on this machine that have its address.
+    pub(super) async fn bind_first(port: u16) -> Result<Self, Failure> {
+        let mut listeners = Self::bind(port).await?;
+        listeners.sockets.truncate(1);
+        Ok(listeners)
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The listeners of a platform whose second listener is `local`.
+    pub(super) fn with_local(self, local: Self) -> BoundListeners {
+        BoundListeners {
+            public: self.sockets,
+            local: local.sockets.into_iter().next(),
+        }
+    }
+
     fn base_url(&self) -> String {
         match self.port {
             // An origin omits the default port of its scheme.
@@ -112,6 +131,18 @@ impl Listeners {
     }
 }
 
+/// A platform before its start.
+pub(super) struct PlatformLaunch<'a> {
+    pub(super) config: Config,
+    pub(super) listeners: BoundListeners,
+    /// Public URL of the platform.
+    pub(super) base_url: String,
+    /// URL at which this process calls its API.
+    pub(super) api_url: String,
+    /// Mail address of the administrator, at the first start.
+    pub(super) email: &'a str,
+}
+
 impl LocalPlatform {
     /// Starts the platform with the data of an earlier start in `data`.
     pub(super) async fn start(
@@ -119,12 +150,33 @@ impl LocalPlatform {
         data: &Path,
         options: &PlatformOptions<'_>,
     ) -> Result<Self, Failure> {
-        let base_url = listeners.base_url();
         let config = configuration(&listeners, data, options)?;
+        let launch = PlatformLaunch {
+            config,
+            base_url: listeners.base_url(),
+            api_url: listeners.base_url(),
+            listeners: BoundListeners {
+                public: listeners.sockets,
+                local: None,
+            },
+            email: LOCAL_EMAIL,
+        };
+        Self::launch(launch, data).await
+    }
+
+    /// Starts a platform, and creates its administrator, a token and a project if they are missing.
+    pub(super) async fn launch(launch: PlatformLaunch<'_>, data: &Path) -> Result<Self, Failure> {
+        let PlatformLaunch {
+            config,
+            listeners,
+            base_url,
+            api_url,
+            email,
+        } = launch;
         let app = control::open(config, Arc::new(SystemClock))
             .await
             .map_err(|error| cannot_start(&error))?;
-        let mut kept = SavedUpState::read(data)?;
+        let mut kept = SavedUpState::read(data, email)?;
         let password = if let Some(password) = &kept.admin_password {
             password.clone()
         } else {
@@ -140,14 +192,14 @@ impl LocalPlatform {
             .await
             .map_err(|refusal| refused(&refusal))?;
         let shutdown = Shutdown::new(DRAIN);
-        let (routes, sockets) = (surfaces::routes(&app)?, listeners.sockets);
-        let running = control::start_routes(Arc::clone(&app), routes, sockets, shutdown.clone())
+        let routes = surfaces::routes(&app)?;
+        let running = control::start_routes(Arc::clone(&app), routes, listeners, shutdown.clone())
             .await
             .map_err(|error| cannot_start(&error))?;
 
-        let address: ApiUrl = base_url
+        let address: ApiUrl = api_url
             .parse()
-            .map_err(|error| Failure::usage(format!("{base_url} is {error}")))?;
+            .map_err(|error| Failure::usage(format!("{api_url} is {error}")))?;
         if !has_remaining_lifetime(&address, kept.token.as_deref()).await? {
             kept.token = Some(issue(&app, operator).await?);
             kept.write(data)?;
@@ -204,17 +256,6 @@ fn configuration(
     data: &Path,
     options: &PlatformOptions<'_>,
 ) -> Result<Config, Failure> {
-    let mut callbacks = BTreeMap::<_, Vec<_>>::new();
-    for client in options.oauth_clients {
-        callbacks
-            .entry(&client.id)
-            .or_default()
-            .push(&client.callback);
-    }
-    let clients: Vec<_> = callbacks
-        .into_iter()
-        .map(|(id, callbacks)| json!({"id": id, "name": id, "redirect_uris": callbacks}))
-        .collect();
     let file = json!({
         "platform": {
             "base_url": listeners.base_url(),
@@ -243,7 +284,7 @@ fn configuration(
         },
         // Webhook receivers for tests run on this machine.
         "webhooks": { "allowed_targets": ["127.0.0.0/8", "::1/128"] },
-        "oauth": { "clients": clients },
+        "oauth": { "clients": clients(options.oauth_clients) },
         "compat": { "rstream": true },
     });
     let mut file = file;
@@ -255,6 +296,26 @@ fn configuration(
         });
         sections.insert("turn".to_owned(), section);
     }
+    write_and_load(&file, data)
+}
+
+/// The OAuth clients in the form of the configuration.
+pub(super) fn clients(given: &[OauthClient]) -> Vec<Value> {
+    let mut callbacks = BTreeMap::<_, Vec<_>>::new();
+    for client in given {
+        callbacks
+            .entry(&client.id)
+            .or_default()
+            .push(&client.callback);
+    }
+    callbacks
+        .into_iter()
+        .map(|(id, callbacks)| json!({"id": id, "name": id, "redirect_uris": callbacks}))
+        .collect()
+}
+
+/// Writes the configuration of the platform, and reads it back like `svc platform`.
+pub(super) fn write_and_load(file: &Value, data: &Path) -> Result<Config, Failure> {
     let path = data.join("platform.yaml");
     private::write(&path, format!("{file:#}\n").as_bytes())
         .map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))?;

@@ -18,8 +18,12 @@ pub(crate) struct Ready {
     /// The metrics listener: `/metrics`, `/healthz`, `/readyz`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) metrics_url: Option<String>,
-    /// The CA that signed the engine's certificate.
-    pub(super) ca_file: PathBuf,
+    /// The public server, if this is one.
+    #[serde(flatten)]
+    pub(super) public: Option<PublicInfo>,
+    /// The CA that signed the engine's certificate, if it is not a public one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ca_file: Option<PathBuf>,
     /// A token with every permission.
     pub(super) token: String,
     /// Address of the demo, if it was requested.
@@ -53,8 +57,39 @@ pub(super) struct PlatformInfo {
     turn_allowed_peers: Vec<String>,
 }
 
+/// The fields of a public server.
+#[derive(Serialize)]
+pub(super) struct PublicInfo {
+    /// Public URL of the platform.
+    pub(super) platform_url: String,
+    /// The certificates, and their ends.
+    pub(super) certificates: Vec<CertificateInfo>,
+    /// A CAA record that allows only the account of this server to order certificates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) caa_suggestion: Option<String>,
+}
+
+/// A certificate from the authority.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct CertificateInfo {
+    pub(super) names: Vec<String>,
+    /// RFC 3339.
+    pub(super) expires_at: String,
+}
+
 impl PlatformInfo {
+    /// The fields of the local platform.
     pub(super) fn of(platform: &LocalPlatform) -> Self {
+        let allowed = vec![super::relay::ALLOWED_PEERS.to_owned()];
+        Self::with_relay(platform, super::HOST, allowed)
+    }
+
+    /// The fields of a platform whose relay has this realm and allows these peers.
+    pub(super) fn with_relay(
+        platform: &LocalPlatform,
+        realm: &str,
+        turn_allowed_peers: Vec<String>,
+    ) -> Self {
         let password = platform.saved_state.admin_password.clone();
         Self {
             base_url: platform.base_url.clone(),
@@ -64,8 +99,8 @@ impl PlatformInfo {
             admin_email: platform.saved_state.admin_email.clone(),
             admin_password: password.filter(|_| platform.is_password_valid),
             turn_urls: platform.turn_urls.clone(),
-            turn_realm: super::HOST.to_owned(),
-            turn_allowed_peers: vec![super::relay::ALLOWED_PEERS.to_owned()],
+            turn_realm: realm.to_owned(),
+            turn_allowed_peers,
         }
     }
 }
@@ -99,11 +134,20 @@ impl Ready {
                 row("turn_url", url);
             }
         }
-        let ca_file = quoted(&self.ca_file);
-        row("ca_file", &ca_file);
+        let ca_file = self.ca_file.as_deref().map(quoted);
+        if let Some(ca_file) = &ca_file {
+            row("ca_file", ca_file);
+        }
+        for certificate in self.public.iter().flat_map(|public| &public.certificates) {
+            row("certificate", &certificate.line());
+        }
         row("data_dir", &quoted(data));
         row("token", &self.token);
         lines.push(String::new());
+        if let Some(public) = &self.public {
+            lines.extend(public.next_steps(self.demo_url.as_deref()));
+            return lines.join("\n");
+        }
         if let Some(platform) = &self.platform {
             lines.push(format!(
                 "Sign in at {}/login with the address and the password above.",
@@ -116,6 +160,7 @@ impl Ready {
             lines.push(
                 "Visit the demo, or open it in a browser (import ca_file there first):".to_owned(),
             );
+            let ca_file = ca_file.unwrap_or_default();
             lines.push(format!("  curl --cacert {ca_file} {url}/"));
             lines.push(String::new());
         }
@@ -133,6 +178,35 @@ impl Ready {
         lines.push(String::new());
         lines.push("Ctrl-C shuts it down cleanly; press it again to stop immediately.".to_owned());
         lines.join("\n")
+    }
+}
+
+impl PublicInfo {
+    /// The commands that come next.
+    fn next_steps(&self, demo_url: Option<&str>) -> Vec<String> {
+        let Self { platform_url, .. } = self;
+        let mut lines = vec![format!(
+            "Sign in at {platform_url}/login with the address and the password above, and change \
+             the password."
+        )];
+        lines.extend(demo_url.map(|url| format!("Visit the demo at {url}/")));
+        lines.push("On your own computer:".to_owned());
+        lines.push(format!("  svc login {platform_url}"));
+        lines.push(
+            "  svc forward 3000 --name web     # publish your own service on port 3000".to_owned(),
+        );
+        if let Some(record) = &self.caa_suggestion {
+            lines.push(String::new());
+            lines.push("This record lets only this server obtain certificates:".to_owned());
+            lines.push(format!("  {record}"));
+        }
+        lines
+    }
+}
+
+impl CertificateInfo {
+    fn line(&self) -> String {
+        format!("{} until {}", self.names.join(", "), self.expires_at)
     }
 }
 
@@ -166,7 +240,8 @@ mod tests {
             }),
             engine_url: "https://engine.localhost:8443".to_owned(),
             metrics_url: Some("http://127.0.0.1:8444".to_owned()),
-            ca_file: "/srv/ada/my data/ca.pem".into(),
+            public: None,
+            ca_file: Some("/srv/ada/my data/ca.pem".into()),
             token: "a.b.c".to_owned(),
             demo_url: Some("https://demo.t.engine.localhost:8443".to_owned()),
             pid: 42,
@@ -179,6 +254,57 @@ mod tests {
             demo_url: None,
             ..ready()
         }
+    }
+
+    fn public() -> Ready {
+        let mut ready = ready();
+        ready.engine_url = "https://engine.example.com".to_owned();
+        ready.demo_url = Some("https://demo.t.engine.example.com".to_owned());
+        ready.ca_file = None;
+        if let Some(platform) = &mut ready.platform {
+            platform.base_url = "https://platform.engine.example.com".to_owned();
+            platform.admin_email = "ada@example.com".to_owned();
+            platform.turn_urls = vec!["turns:turn.engine.example.com:5349".to_owned()];
+            platform.turn_realm = "engine.example.com".to_owned();
+            platform.turn_allowed_peers = Vec::new();
+        }
+        ready.public = Some(PublicInfo {
+            platform_url: "https://platform.engine.example.com".to_owned(),
+            certificates: vec![CertificateInfo {
+                names: vec![
+                    "engine.example.com".to_owned(),
+                    "*.t.engine.example.com".to_owned(),
+                ],
+                expires_at: "2026-06-01T00:00:00Z".to_owned(),
+            }],
+            caa_suggestion: Some(
+                "engine.example.com. CAA 0 issue \"letsencrypt.org; \
+                 accounturi=https://acme.example/acct/1\""
+                    .to_owned(),
+            ),
+        });
+        ready
+    }
+
+    #[test]
+    fn a_public_server_is_used_from_another_computer() {
+        let panel = public().panel(Path::new("/var/lib/svc"));
+        for part in [
+            "svc login https://platform.engine.example.com",
+            "Visit the demo at https://demo.t.engine.example.com/",
+            "engine.example.com, *.t.engine.example.com until 2026-06-01T00:00:00Z",
+            "accounturi=https://acme.example/acct/1",
+        ] {
+            assert!(panel.contains(part), "{part}: {panel}");
+        }
+        assert!(
+            !panel.contains("ca_file"),
+            "its certificate is public: {panel}"
+        );
+        let line = serde_json::to_value(public()).unwrap();
+        assert_eq!(line["platform_url"], "https://platform.engine.example.com");
+        assert_eq!(line["certificates"][0]["names"][0], "engine.example.com");
+        assert!(line.get("ca_file").is_none());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The TURN relay of `svc up`, on loopback and for loopback peers.
+//! The TURN relay of `svc up`. The local one is on loopback and for loopback peers.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -6,7 +6,7 @@ use std::{
 };
 
 use daemon::shutdown::Shutdown;
-use serde_json::json;
+use serde_json::{Value, json};
 use terminal::private;
 use turn::{RunningRelay, config::TurnConfig};
 
@@ -56,6 +56,16 @@ impl LocalRelay {
                 "data_dir": data.join("turn"),
             },
         } });
+        Self::launch(&file, secret_file, data, shutdown).await
+    }
+
+    /// Writes the configuration, reads it back like `svc turn`, and starts the relay.
+    pub(super) async fn launch(
+        file: &Value,
+        secret_file: PathBuf,
+        data: &Path,
+        shutdown: Shutdown,
+    ) -> Result<Self, Failure> {
         let path = data.join("turn.yaml");
         private::write(&path, format!("{file:#}\n").as_bytes()).map_err(|error| {
             Failure::from_error(&format!("cannot write {}", path.display()), error)
@@ -89,4 +99,4 @@ impl LocalRelay {
 /// Special-purpose addresses that may be peers.
 pub(super) const ALLOWED_PEERS: &str = "127.0.0.0/8";
 /// Ports above the range that systems assign dynamically.
-const RELAY_PORTS: &str = "61000-65535";
+pub(super) const RELAY_PORTS: &str = "61000-65535";

@@ -25,8 +25,8 @@ pub(super) struct SavedUpState {
 }
 
 impl SavedUpState {
-    /// Reads the state in `data`. At the first start it contains only the email address.
-    pub(super) fn read(data: &Path) -> Result<Self, Failure> {
+    /// Reads the state in `data`. At the first start it contains only the email address `email`.
+    pub(super) fn read(data: &Path, email: &str) -> Result<Self, Failure> {
         let path = data.join(FILE);
         match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| {
@@ -34,7 +34,7 @@ impl SavedUpState {
                     .hint("remove the file; the account stays, but its password is no longer shown")
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self {
-                admin_email: ADMIN_EMAIL.to_owned(),
+                admin_email: email.to_owned(),
                 admin_password: None,
                 token: None,
             }),
@@ -67,7 +67,7 @@ impl std::fmt::Debug for SavedUpState {
 const FILE: &str = "up.json";
 
 /// No mail is delivered there. Mails are files in the data directory.
-const ADMIN_EMAIL: &str = "admin@localhost";
+pub(super) const LOCAL_EMAIL: &str = "admin@localhost";
 
 #[cfg(test)]
 mod tests {
@@ -78,13 +78,13 @@ mod tests {
     #[test]
     fn the_file_is_private_and_can_be_read_again() {
         let dir = tempfile::tempdir().unwrap();
-        let mut kept = SavedUpState::read(dir.path()).unwrap();
+        let mut kept = SavedUpState::read(dir.path(), LOCAL_EMAIL).unwrap();
         assert!(kept.admin_password.is_none() && kept.token.is_none());
         kept.admin_password = Some("secret".to_owned());
         kept.write(dir.path()).unwrap();
         let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
-        let again = SavedUpState::read(dir.path()).unwrap();
+        let again = SavedUpState::read(dir.path(), LOCAL_EMAIL).unwrap();
         assert_eq!(again.admin_password.as_deref(), Some("secret"));
         assert!(!format!("{again:?}").contains("secret"));
     }
@@ -93,7 +93,7 @@ mod tests {
     fn a_file_of_something_else_is_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(FILE), "[]").unwrap();
-        let failure = SavedUpState::read(dir.path()).unwrap_err();
+        let failure = SavedUpState::read(dir.path(), LOCAL_EMAIL).unwrap_err();
         assert!(failure.to_string().contains("up.json"), "{failure}");
     }
 }
