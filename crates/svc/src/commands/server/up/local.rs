@@ -86,28 +86,30 @@ pub(super) struct LocalPlatform {
 impl Listeners {
     /// Binds both loopback addresses if available, because browsers try both for `localhost`.
     pub(super) async fn bind(port: u16) -> Result<Self, Failure> {
+        let mut listeners = Self::bind_first(port).await?;
+        // One address is enough without IPv6, or if another program uses the port there.
+        let second = TcpListener::bind((Ipv6Addr::LOCALHOST, listeners.port)).await;
+        listeners.sockets.extend(second.ok());
+        Ok(listeners)
+    }
+
+    /// Binds only 127.0.0.1, for programs that have this address.
+    pub(super) async fn bind_first(port: u16) -> Result<Self, Failure> {
         let cannot = |error| Failure::from_error("cannot use the platform's port", error);
         let first = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .await
             .map_err(cannot)?;
         let port = first.local_addr().map_err(cannot)?.port();
-        let mut sockets = vec![first];
-        // One address is enough without IPv6, or if another program uses the port there.
-        sockets.extend(TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await.ok());
-        Ok(Self { sockets, port })
+        Ok(Self {
+            sockets: vec![first],
+            port,
+        })
     }
 
     /// URL for the engine's link. It uses an address, because a name would need a resolver.
     pub(super) fn link_url(&self) -> String {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         format!("http://{address}")
-    }
-
-    /// Binds only 127.0.0.1, for programs on this machine that have its address.
-    pub(super) async fn bind_first(port: u16) -> Result<Self, Failure> {
-        let mut listeners = Self::bind(port).await?;
-        listeners.sockets.truncate(1);
-        Ok(listeners)
     }
 
     pub(super) fn port(&self) -> u16 {

@@ -37,7 +37,7 @@ use super::{
     stop, write_shared_context,
 };
 use crate::connection::data_directory;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::output::{self, Format};
 use crate::process::{descriptors, environment, signals, supervisor};
 
@@ -52,13 +52,13 @@ pub(super) async fn run(args: &Args, host: &str) -> Result<(), Failure> {
     check_owner(&data, &options.email)?;
     let shutdown = signals::listen(DRAIN)?;
     let layout = Layout::new(&data);
-    let interrupted = || Failure::usage("stopped before everything was ready");
+    let interrupted = || Failure::new(Code::Failed, "stopped before everything was ready");
     tokio::select! {
         checked = preflight::run(&options, ports, &layout) => checked?,
         () = shutdown.drain().cancelled() => return Err(interrupted()),
     }
 
-    let listeners = Listeners::bind(ports.platform).await?;
+    let listeners = Listeners::bind_first(ports.platform).await?;
     let local = Listeners::bind_first(ports.local).await?;
     let authority = TrustSource::platform(local.link_url(), &data)?;
     let config = files::engine(&options, args, ports, listeners.port(), &layout, &authority);
@@ -147,7 +147,7 @@ pub(super) async fn run(args: &Args, host: &str) -> Result<(), Failure> {
                 .chain(&of_platform)
                 .filter_map(IssuedNames::info)
                 .collect(),
-            caa_suggestion: preflight::suggestion(&options, &layout),
+            caa_suggestions: preflight::suggestions(&options, &layout),
         }),
         ca_file,
         token,
@@ -166,10 +166,8 @@ pub(super) async fn run(args: &Args, host: &str) -> Result<(), Failure> {
 
 /// The data directory: the given one, that of the service manager, or that of the user.
 fn directory(args: &Args) -> Result<PathBuf, Failure> {
-    let of_service = environment::variables()
-        .into_iter()
-        .find(|(name, _)| name == "STATE_DIRECTORY")
-        .and_then(|(_, value)| value.split(':').next().map(PathBuf::from))
+    let of_service = environment::variable("STATE_DIRECTORY")
+        .and_then(|value| value.split(':').next().map(PathBuf::from))
         .filter(|path| path.is_absolute());
     let given = args.data_dir.clone().or(of_service);
     let data = data_directory(given.as_ref())
@@ -194,7 +192,7 @@ fn ca_file(options: &PublicOptions, layout: &Layout) -> Result<Option<PathBuf>, 
         return Ok(options.authority.ca_file.clone());
     }
     let path = layout.staging_ca.clone();
-    let issuers = progress::issuers(&[&layout.engine, &layout.relay, &layout.platform]);
+    let issuers = progress::issuers(&layout.certificates());
     private::write(&path, issuers.as_bytes())
         .map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))?;
     Ok(Some(path))

@@ -64,9 +64,9 @@ pub(super) struct PublicInfo {
     pub(super) platform_url: String,
     /// The certificates, and their ends.
     pub(super) certificates: Vec<CertificateInfo>,
-    /// A CAA record that allows only the account of this server to order certificates.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) caa_suggestion: Option<String>,
+    /// CAA records that allow only the accounts of this server to order certificates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) caa_suggestions: Vec<String>,
 }
 
 /// A certificate from the authority.
@@ -195,10 +195,14 @@ impl PublicInfo {
         lines.push(
             "  svc forward 3000 --name web     # publish your own service on port 3000".to_owned(),
         );
-        if let Some(record) = &self.caa_suggestion {
+        if !self.caa_suggestions.is_empty() {
             lines.push(String::new());
-            lines.push("This record lets only this server obtain certificates:".to_owned());
-            lines.push(format!("  {record}"));
+            lines.push("With these records only this server can obtain certificates:".to_owned());
+            lines.extend(
+                self.caa_suggestions
+                    .iter()
+                    .map(|record| format!("  {record}")),
+            );
         }
         lines
     }
@@ -277,11 +281,11 @@ mod tests {
                 ],
                 expires_at: "2026-06-01T00:00:00Z".to_owned(),
             }],
-            caa_suggestion: Some(
+            caa_suggestions: vec![
                 "engine.example.com. CAA 0 issue \"letsencrypt.org; \
                  accounturi=https://acme.example/acct/1\""
                     .to_owned(),
-            ),
+            ],
         });
         ready
     }

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use acme::StoredStatus;
 use serde_json::{Value, json};
 
 use super::super::{
@@ -38,6 +39,19 @@ impl Layout {
             platform: acme.join("platform"),
             staging_ca: data.join("staging-ca.pem"),
         }
+    }
+
+    /// State of the certificates of all parts.
+    pub(super) fn certificates(&self) -> [&Path; 3] {
+        [&self.engine, &self.relay, &self.platform]
+    }
+
+    /// The accounts at the authority that exist, in the order of the parts.
+    pub(super) fn accounts(&self) -> Vec<String> {
+        let parts = self.certificates().into_iter();
+        parts
+            .filter_map(|part| StoredStatus::read(part).account)
+            .collect()
     }
 }
 
@@ -87,18 +101,8 @@ fn insert(section: &mut Value, key: &str, value: Value) {
     }
 }
 
-/// The configuration of the engine, whose platform listens on this port.
-pub(super) fn engine(
-    options: &PublicOptions,
-    args: &Args,
-    ports: PublicPorts,
-    platform_port: u16,
-    layout: &Layout,
-    authority: &TrustSource,
-) -> Value {
-    let host = &options.host;
-    let listen = options.addresses.listen;
-    let loopback = Ipv4Addr::LOCALHOST.into();
+/// The section for the certificate of the engine, which includes wildcards.
+fn engine_certificate(options: &PublicOptions, layout: &Layout) -> Value {
     let mut certificate = acme(options, &["tls-alpn-01", "dns-01"], &layout.engine);
     match &options.dns {
         DnsWay::Responder { port, zone } => {
@@ -122,6 +126,22 @@ pub(super) fn engine(
         let propagation = json!(options.dns_propagation);
         insert(&mut certificate, "dns_propagation_seconds", propagation);
     }
+    certificate
+}
+
+/// The configuration of the engine, whose platform listens on this port.
+pub(super) fn engine(
+    options: &PublicOptions,
+    args: &Args,
+    ports: PublicPorts,
+    platform_port: u16,
+    layout: &Layout,
+    authority: &TrustSource,
+) -> Value {
+    let host = &options.host;
+    let listen = options.addresses.listen;
+    let loopback = Ipv4Addr::LOCALHOST.into();
+    let certificate = engine_certificate(options, layout);
     let mut file = json!({
         "engine": { "host": host, "log_level": "warn" },
         "tls": {

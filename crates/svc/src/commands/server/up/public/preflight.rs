@@ -4,8 +4,6 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use acme::StoredStatus;
-
 use super::files::Layout;
 use super::options::PublicOptions;
 use super::ports::PublicPorts;
@@ -68,22 +66,21 @@ fn failure(ports: usize, records: usize, lines: &str) -> Failure {
     }
 }
 
-/// The records of a server. The account exists after the first order.
+/// The records of a server. The accounts exist after the first orders.
 fn wanted(options: &PublicOptions, layout: &Layout) -> WantedRecords {
     WantedRecords {
         host: options.host.clone(),
         addresses: options.addresses.public.clone(),
         challenges: options.dns.records(),
         authority: options.authority.caa_name(),
-        account: StoredStatus::read(&layout.engine).account,
+        accounts: layout.accounts(),
     }
 }
 
-/// A CAA record that allows only the account of the engine. The other parts have accounts of their
-/// own, so each account has a record.
-pub(super) fn suggestion(options: &PublicOptions, layout: &Layout) -> Option<String> {
-    let wanted = wanted(options, layout);
-    Some(wanted.suggestion()?.to_string())
+/// The CAA records that allow only the accounts of this server, after the first orders.
+pub(super) fn suggestions(options: &PublicOptions, layout: &Layout) -> Vec<String> {
+    let records = wanted(options, layout).suggestions();
+    records.iter().map(ToString::to_string).collect()
 }
 
 /// Interval between two checks. Name servers of providers take minutes for a change.

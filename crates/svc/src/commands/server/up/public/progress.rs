@@ -85,7 +85,7 @@ impl Progress {
             for certificate in wanted {
                 let (is_issued, text) = certificate.state(Timestamp::now());
                 is_complete &= is_issued;
-                self.show(&certificate.names, text);
+                self.show(&certificate.names, &text);
             }
             if is_complete {
                 return;
@@ -94,13 +94,13 @@ impl Progress {
         }
     }
 
-    fn show(&mut self, names: &[String], text: String) {
+    fn show(&mut self, names: &[String], text: &str) {
         let names = names.join(", ");
         let known = self.last.iter_mut().find(|(of, _)| *of == names);
         match known {
-            Some((_, last)) if *last == text => return,
-            Some((_, last)) => last.clone_from(&text),
-            None => self.last.push((names.clone(), text.clone())),
+            Some((_, last)) if last == text => return,
+            Some((_, last)) => text.clone_into(last),
+            None => self.last.push((names.clone(), text.to_owned())),
         }
         // A failure is worth a message in the log of a service as well.
         if !self.is_quiet || text.starts_with("failed") {
@@ -110,7 +110,7 @@ impl Progress {
 }
 
 /// The issuers of the stored certificates, PEM.
-pub(super) fn issuers(directories: &[&PathBuf]) -> String {
+pub(super) fn issuers(directories: &[&Path]) -> String {
     let stored = directories
         .iter()
         .filter_map(|directory| StoredStatus::read(directory).certificate);

@@ -16,8 +16,8 @@ pub(super) struct WantedRecords {
     pub(super) challenges: ChallengeRecords,
     /// The name of the authority in CAA records, if it is known.
     pub(super) authority: Option<&'static str>,
-    /// URL of the account at the authority, if there is one.
-    pub(super) account: Option<String>,
+    /// URLs of the accounts at the authority, as far as they exist: each part has one.
+    pub(super) accounts: Vec<String>,
 }
 
 /// Records with which name servers find the answers to `dns-01`.
@@ -237,9 +237,13 @@ impl WantedRecords {
                 .iter()
                 .filter(|property| property.issuer() == authority);
             let accounts: Vec<_> = of_authority.map(|property| property.account()).collect();
-            let is_allowed = accounts
-                .iter()
-                .any(|account| account.is_none() || *account == self.account.as_deref());
+            let is_listed = |own: &String| accounts.contains(&Some(own.as_str()));
+            let is_allowed = accounts.contains(&None)
+                || match tag {
+                    // Only the engine has wildcards.
+                    "issuewild" => self.accounts.iter().any(is_listed),
+                    _ => !self.accounts.is_empty() && self.accounts.iter().all(is_listed),
+                };
             if relevant.is_empty() || is_allowed {
                 continue;
             }
@@ -253,19 +257,23 @@ impl WantedRecords {
                     name,
                     &format!(
                         "its CAA records allow only the account {account} of {authority}; allow \
-                         the account of this server, or remove accounturi"
+                         every account of this server, or remove accounturi"
                     ),
                 )),
             }
         }
     }
 
-    /// The CAA record that allows only the account of this server (RFC 8657). `None` if the
-    /// authority's name or the account is not known.
-    pub(super) fn suggestion(&self) -> Option<DnsRecord> {
-        let (authority, account) = (self.authority?, self.account.as_deref()?);
-        let value = format!("0 issue \"{authority}; accounturi={account}\"");
-        Some(DnsRecord::new(&self.host, RecordKind::Caa, value))
+    /// The CAA records that allow only the accounts of this server (RFC 8657). None if the
+    /// authority's name is not known.
+    pub(super) fn suggestions(&self) -> Vec<DnsRecord> {
+        let authority = self.authority.into_iter();
+        let pairs = authority.flat_map(|name| self.accounts.iter().map(move |own| (name, own)));
+        let records = pairs.map(|(name, account)| {
+            let value = format!("0 issue \"{name}; accounturi={account}\"");
+            DnsRecord::new(&self.host, RecordKind::Caa, value)
+        });
+        records.collect()
     }
 }
 

@@ -11,7 +11,7 @@ fn wanted() -> WantedRecords {
         addresses: vec![ip(OWN)],
         challenges: ChallengeRecords::Delegation,
         authority: Some("letsencrypt.org"),
-        account: None,
+        accounts: Vec::new(),
     }
 }
 
@@ -205,8 +205,8 @@ fn caa_records_must_allow_the_authority() {
     let own = format!("letsencrypt.org; accounturi={account}");
     let foreign = "letsencrypt.org; accounturi=https://acme.example/acct/2";
     let forbidden = "check example.com.: its CAA records allow only the account \
-                     https://acme.example/acct/2 of letsencrypt.org; allow the account of this \
-                     server, or remove accounturi";
+                     https://acme.example/acct/2 of letsencrypt.org; allow every account \
+                     of this server, or remove accounturi";
     for (properties, expected) in [
         (vec![("issue", "letsencrypt.org")], vec![]),
         (vec![("iodef", "mailto:a@example.com")], vec![]),
@@ -230,7 +230,7 @@ fn caa_records_must_allow_the_authority() {
         ),
     ] {
         let wanted = WantedRecords {
-            account: Some(account.to_owned()),
+            accounts: vec![account.to_owned()],
             ..wanted()
         };
         let mut answers = right(&wanted);
@@ -251,11 +251,31 @@ fn caa_records_must_allow_the_authority() {
 #[test]
 fn a_record_for_the_own_account_is_suggested_once_it_exists() {
     let mut wanted = wanted();
-    assert_eq!(wanted.suggestion(), None);
-    wanted.account = Some("https://acme.example/acct/1".to_owned());
-    let text = wanted.suggestion().unwrap().to_string();
+    assert!(wanted.suggestions().is_empty());
+    wanted.accounts = vec!["https://acme.example/acct/1".to_owned()];
+    let text = wanted.suggestions()[0].to_string();
     assert!(
         text.ends_with("CAA   0 issue \"letsencrypt.org; accounturi=https://acme.example/acct/1\""),
         "{text}"
     );
+}
+
+/// Engine, platform and relay order with accounts of their own.
+#[test]
+fn a_record_must_allow_every_account() {
+    let accounts = ["https://acme.example/acct/1", "https://acme.example/acct/2"];
+    let wanted = WantedRecords {
+        accounts: accounts.map(str::to_owned).to_vec(),
+        ..wanted()
+    };
+    let mut answers = right(&wanted);
+    let property = |account: &str| CaaProperty {
+        tag: "issue".to_owned(),
+        value: format!("letsencrypt.org; accounturi={account}"),
+    };
+    let both = accounts.map(property).to_vec();
+    answers.caa = Some((HOST.to_owned(), both[..1].to_vec()));
+    assert_eq!(wanted.changes(&answers).len(), 1);
+    answers.caa = Some((HOST.to_owned(), both));
+    assert!(wanted.changes(&answers).is_empty());
 }
