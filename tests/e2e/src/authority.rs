@@ -1,4 +1,5 @@
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -82,6 +83,27 @@ impl Authority {
     /// As [`Svc::engine`].
     pub fn engine(&self, acme: &Value) -> Result<Svc> {
         Svc::engine_with(&self.sections(acme))
+    }
+
+    /// The address of its directory.
+    pub fn url(&self) -> &str {
+        self.addresses["directory"].as_str().unwrap_or_default()
+    }
+
+    /// The address of the name server that it asks, which responds over TCP only.
+    pub fn resolver(&self) -> &str {
+        self.addresses["resolver"].as_str().unwrap_or_default()
+    }
+
+    /// A file with the authority of the directory and with the root of the issued certificates.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub fn all_roots(&self) -> Result<PathBuf> {
+        let path = self.directory.path().join("all.pem");
+        let directory = fs::read_to_string(self.directory.path().join("ca.pem"))?;
+        fs::write(&path, directory + &fs::read_to_string(self.root())?)?;
+        Ok(path)
     }
 
     /// The root of the issued certificates.

@@ -4,7 +4,9 @@
 // Arguments: a directory, and the ports of HTTP and TLS validations. It writes the authority of its
 // directory (ca.pem) and the root of its certificates (root.pem) to the directory, and prints one
 // line of JSON with its addresses. Every name resolves to this machine, except `nowhere.…`, unless
-// PEBBLE_DNS_SERVER is the address of another name server, which is asked over TCP.
+// PEBBLE_DNS_SERVER is the address of another name server, which is asked over TCP. With
+// PEBBLE_TXT_SERVER, the names of challenges are delegated to this name server, which has their TXT
+// records.
 //
 // The management address has Pebble's own routes, and adds and removes TXT records:
 // `PUT /txt/NAME/VALUE`, `DELETE /txt/NAME/VALUE`. `POST /deactivate/ID` deactivates an account.
@@ -46,7 +48,7 @@ func main() {
 	tlsPort := number(os.Args[3])
 	logger := log.New(os.Stderr, "pebble ", log.LstdFlags)
 
-	names := &records{values: map[string][]string{}}
+	names := &records{values: map[string][]string{}, delegated: os.Getenv("PEBBLE_TXT_SERVER")}
 	resolver := listen()
 	go func() {
 		log.Fatal((&dns.Server{Listener: resolver, Handler: names}).ActivateAndServe())
@@ -85,6 +87,7 @@ func main() {
 	line, err := json.Marshal(map[string]string{
 		"directory":  fmt.Sprintf("https://%s%s", frontListener.Addr(), wfe.DirectoryPath),
 		"management": fmt.Sprintf("http://%s", management.Addr()),
+		"resolver":   resolver.Addr().String(),
 	})
 	check(err)
 	fmt.Println(string(line))
@@ -108,6 +111,8 @@ func deactivate(store *db.MemoryStore, id string, response http.ResponseWriter) 
 type records struct {
 	lock   sync.Mutex
 	values map[string][]string
+	// The name server of challenges, if it is not this one.
+	delegated string
 }
 
 func (r *records) add(response http.ResponseWriter, request *http.Request) {
@@ -135,7 +140,23 @@ func (r *records) ServeDNS(writer dns.ResponseWriter, question *dns.Msg) {
 				continue
 			}
 			answer.Answer = append(answer.Answer, &dns.A{Hdr: head, A: net.IPv4(127, 0, 0, 1)})
+		case dns.TypeNS:
+			host, found := strings.CutPrefix(key(asked.Name), "_acme-challenge.")
+			if found && r.delegated != "" {
+				host = strings.TrimPrefix(host, "t.")
+				answer.Answer = append(answer.Answer, &dns.NS{Hdr: head, Ns: host})
+			}
 		case dns.TypeTXT:
+			if r.delegated != "" {
+				client := &dns.Client{Net: "tcp"}
+				reply, _, err := client.Exchange(question, r.delegated)
+				if err != nil {
+					answer.Rcode = dns.RcodeServerFailure
+					break
+				}
+				answer.Answer = append(answer.Answer, reply.Answer...)
+				break
+			}
 			r.lock.Lock()
 			for _, value := range r.values[key(asked.Name)] {
 				answer.Answer = append(answer.Answer, &dns.TXT{Hdr: head, Txt: []string{value}})

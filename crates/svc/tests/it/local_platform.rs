@@ -6,5 +6,6 @@ mod installation;
 mod platform;
 mod platform_refusals;
 mod projects;
+mod public;
 pub(crate) mod story;
 pub(crate) mod up;

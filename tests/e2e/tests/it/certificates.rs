@@ -4,6 +4,7 @@
 mod dns;
 mod domains;
 mod faults;
+mod public;
 mod renewal;
 mod servers;
 
