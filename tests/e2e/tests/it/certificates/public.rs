@@ -154,7 +154,7 @@ fn missing_records_are_printed_as_they_have_to_be_entered() -> Result<()> {
     let (code, text) = output(command)?;
     assert_eq!(code, Some(2), "{text}");
     // The failure is JSON.
-    let failure: Value = serde_json::from_str(text.trim())?;
+    let failure: Value = serde_json::from_str(text.lines().last().unwrap_or_default())?;
     assert_eq!(failure["error"]["code"], "server_not_prepared");
     let message = failure["error"]["message"].as_str().unwrap_or_default();
     let lines: Vec<String> = message

@@ -146,8 +146,15 @@ impl Ready {
         lines.push(String::new());
         if let Some(public) = &self.public {
             lines.extend(public.next_steps(self.demo_url.as_deref()));
-            return lines.join("\n");
+        } else {
+            lines.extend(self.local_steps(ca_file.as_deref().unwrap_or_default()));
         }
+        lines.join("\n")
+    }
+
+    /// The commands that come next on this machine.
+    fn local_steps(&self, ca_file: &str) -> Vec<String> {
+        let mut lines = Vec::new();
         if let Some(platform) = &self.platform {
             lines.push(format!(
                 "Sign in at {}/login with the address and the password above.",
@@ -160,7 +167,6 @@ impl Ready {
             lines.push(
                 "Visit the demo, or open it in a browser (import ca_file there first):".to_owned(),
             );
-            let ca_file = ca_file.unwrap_or_default();
             lines.push(format!("  curl --cacert {ca_file} {url}/"));
             lines.push(String::new());
         }
@@ -177,7 +183,7 @@ impl Ready {
         });
         lines.push(String::new());
         lines.push("Ctrl-C shuts it down cleanly; press it again to stop immediately.".to_owned());
-        lines.join("\n")
+        lines
     }
 }
 
@@ -191,7 +197,7 @@ impl PublicInfo {
         )];
         lines.extend(demo_url.map(|url| format!("Visit the demo at {url}/")));
         lines.push("On your own computer:".to_owned());
-        lines.push(format!("  svc login {platform_url}"));
+        lines.push(format!("  svc login --api-url {platform_url}"));
         lines.push(
             "  svc forward 3000 --name web     # publish your own service on port 3000".to_owned(),
         );
@@ -294,7 +300,7 @@ mod tests {
     fn a_public_server_is_used_from_another_computer() {
         let panel = public().panel(Path::new("/var/lib/svc"));
         for part in [
-            "svc login https://platform.engine.example.com",
+            "svc login --api-url https://platform.engine.example.com",
             "Visit the demo at https://demo.t.engine.example.com/",
             "engine.example.com, *.t.engine.example.com until 2026-06-01T00:00:00Z",
             "accounturi=https://acme.example/acct/1",
