@@ -3,6 +3,8 @@
 //! The checks run in the order in which commands depend on them. Checks that depend on a failed one
 //! do not run. A check with nothing to examine is skipped and reports the reason.
 
+#[cfg(feature = "server")]
+mod certificates;
 mod check;
 mod network;
 mod service;
@@ -60,6 +62,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let context = context.ok().flatten();
     let check_platform = check_platform_token(&args.connection, context.as_ref());
     report.add(with_timeout(args.timeout, "control_plane_auth", check_platform).await)?;
+    #[cfg(feature = "server")]
+    certificates::run_checks(context.as_ref(), args.timeout, &mut report).await?;
     match config {
         Ok(config) => check_engine(&config, &args, &mut report).await?,
         Err(failure) => {

@@ -9,7 +9,7 @@ pub(crate) mod certificates;
 mod demo;
 mod engine;
 mod local;
-mod public;
+pub(crate) mod public;
 mod ready;
 mod relay;
 mod saved_state;

@@ -8,6 +8,7 @@
 
 mod dns;
 mod files;
+pub(crate) mod inspect;
 mod options;
 mod ports;
 mod preflight;

@@ -110,7 +110,7 @@ impl NameServers {
 
     /// The CAA records that apply to a name: its own, or those of the next name above it that has
     /// some (RFC 8659 section 3). The authority reports names whose servers fail.
-    async fn caa(&self, host: &str) -> Option<(String, Vec<CaaProperty>)> {
+    pub(super) async fn caa(&self, host: &str) -> Option<(String, Vec<CaaProperty>)> {
         let mut name = host;
         while !name.is_empty() {
             let message = ask(&self.resolvers, name, RecordType::CAA, true).await;

@@ -40,6 +40,13 @@ impl IssuedNames {
         }
     }
 
+    /// The last failure of an order, with its first name.
+    pub(super) fn problem(&self) -> Option<String> {
+        let problem = StoredStatus::read(&self.directory).problem?;
+        let name = self.names.first()?;
+        Some(format!("{name}: {}", output::plain(&problem)))
+    }
+
     /// The certificate, if it has all names and has not expired.
     pub(super) fn info(&self) -> Option<CertificateInfo> {
         self.info_of(StoredStatus::read(&self.directory), Timestamp::now())

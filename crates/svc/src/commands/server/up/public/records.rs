@@ -226,6 +226,19 @@ impl WantedRecords {
         }
     }
 
+    /// The changes without which the CAA records forbid an order.
+    pub(super) fn caa_changes(&self, name: &str, properties: &[CaaProperty]) -> Vec<RecordChange> {
+        let mut changes = Vec::new();
+        self.check_caa(name, properties, &mut changes);
+        changes
+    }
+
+    /// True if only named accounts may order certificates (RFC 8657).
+    pub(super) fn is_restricted(properties: &[CaaProperty]) -> bool {
+        let issue = with_tag(properties, "issue");
+        !issue.is_empty() && issue.iter().all(|property| property.account().is_some())
+    }
+
     /// Checks that the authority may issue for the host and for wildcards below it (RFC 8659).
     fn check_caa(&self, name: &str, properties: &[CaaProperty], changes: &mut Vec<RecordChange>) {
         let Some(authority) = self.authority else {

@@ -276,6 +276,8 @@ fn a_record_must_allow_every_account() {
     let both = accounts.map(property).to_vec();
     answers.caa = Some((HOST.to_owned(), both[..1].to_vec()));
     assert_eq!(wanted.changes(&answers).len(), 1);
+    assert!(WantedRecords::is_restricted(&both));
     answers.caa = Some((HOST.to_owned(), both));
     assert!(wanted.changes(&answers).is_empty());
+    assert!(!WantedRecords::is_restricted(&[]));
 }

@@ -1,0 +1,104 @@
+//! Checks of the certificates of a `svc up --public` on this machine.
+
+use std::time::Duration;
+
+use super::check::{Check, Report};
+use crate::commands::server::up::public::inspect::{self, CertificateReport};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Runs the checks, if the context belongs to a public server on this machine.
+pub(super) async fn run_checks(
+    context: Option<&Context>,
+    limit: Duration,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let Some(data) = context.and_then(|context| context.data_dir.as_deref()) else {
+        return Ok(());
+    };
+    match tokio::time::timeout(limit, inspect::report(data)).await {
+        Ok(Some(found)) => {
+            report.add(issued(&found))?;
+            report.add(caa(&found))?;
+        }
+        Ok(None) => {}
+        Err(_elapsed) => {
+            let message = format!("the name servers did not answer in {limit:?}");
+            report.add(Check::skip(CAA, message))?;
+        }
+    }
+    Ok(())
+}
+
+fn issued(found: &CertificateReport) -> Check {
+    const NAME: &str = "certificates";
+    if !found.problems.is_empty() {
+        let message = format!("the last order failed: {}", found.problems.join("; "));
+        return Check::warn(NAME, message)
+            .with_next_step("it is tried again; correct the cause that the authority names");
+    }
+    if found.issued.is_empty() {
+        return Check::warn(NAME, "there is no certificate yet")
+            .with_next_step("the output of `svc up` has the state of the orders");
+    }
+    Check::pass(NAME, found.issued.join("; "))
+}
+
+fn caa(found: &CertificateReport) -> Check {
+    if !found.changes.is_empty() {
+        return Check::fail(
+            CAA,
+            "the CAA records do not allow every order of this server",
+        )
+        .with_next_step(found.changes.join("; "));
+    }
+    if found.suggestions.is_empty() {
+        return Check::pass(CAA, "the CAA records allow the orders of this server");
+    }
+    let message = "the authority may issue certificates for this server to any account";
+    Check::pass(CAA, message).with_next_step(format!(
+        "with these records only this server can order them: {}",
+        found.suggestions.join("; ")
+    ))
+}
+
+const CAA: &str = "caa";
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Status;
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        vec![text.to_owned()]
+    }
+
+    #[test]
+    fn a_failed_order_is_a_warning_with_its_reason() {
+        let mut found = CertificateReport {
+            issued: words("engine.example.com until 2026-06-01T00:00:00Z"),
+            ..CertificateReport::default()
+        };
+        assert_eq!(issued(&found).status, Status::Pass);
+        found.problems = words("engine.example.com: rateLimited");
+        let check = issued(&found);
+        assert_eq!(check.status, Status::Warn);
+        assert!(check.message.contains("rateLimited"), "{check:?}");
+        let none = issued(&CertificateReport::default());
+        assert_eq!(none.status, Status::Warn);
+    }
+
+    #[test]
+    fn records_that_forbid_an_order_fail_and_others_may_be_suggested() {
+        let mut found = CertificateReport::default();
+        assert_eq!(caa(&found).next_step, None);
+        found.suggestions = words("engine.example.com. CAA 0 issue \"ca; accounturi=x\"");
+        let check = caa(&found);
+        assert_eq!(check.status, Status::Pass);
+        assert!(check.next_step.unwrap().contains("accounturi=x"));
+        found.changes = words("add     engine.example.com. CAA 0 issue \"ca\"");
+        let check = caa(&found);
+        assert_eq!(check.status, Status::Fail);
+        assert!(check.next_step.unwrap().contains("0 issue"));
+    }
+}
