@@ -240,17 +240,8 @@ pub async fn start_routes(
     let certificates = app.config.tls.as_ref();
     let certificates = certificates.map(|tls| tls.open::<StartError>(&app.clock));
     let certificates = certificates.transpose()?;
-    let layers = Layers {
-        tls: certificates.as_ref().map(listener::tls).transpose()?,
-        proxies: app
-            .config
-            .proxy_protocol
-            .then(|| Arc::new(ProxyPeers::new(&app.config.trusted_proxies))),
-    };
-    let local = match (local, app.config.local_listen) {
-        (None, Some(address)) => Some(bind(address).await?),
-        (local, _) => local,
-    };
+    let layers = layers(&app.config, certificates.as_ref())?;
+    let local = local_listener(local, &app.config).await?;
     let plain = plain_listener(&app.config, certificates.as_ref()).await?;
     let http = plain.as_ref().map(|(listener, _)| listener.local_addr());
     let http = http.transpose().map_err(unusable)?;
@@ -278,8 +269,9 @@ pub async fn start_routes(
         background.spawn(engines::listen(Arc::clone(&app), shutdown.drain().clone()));
         let drain = shutdown.drain().clone();
         background.spawn(metrics::watch(Arc::clone(&app), readiness, orders, drain));
-        let public = public.into_iter();
-        let public = public.map(|listener| (listener, layers.clone(), routes.clone()));
+        let public = public
+            .into_iter()
+            .map(|listener| (listener, layers.clone(), routes.clone()));
         let local = local.map(|listener| (listener, Layers::default(), routes.clone()));
         let plain = plain.map(|(listener, routes)| (listener, Layers::default(), routes));
         let serving: JoinSet<()> = public
@@ -312,6 +304,28 @@ pub async fn start_routes(
         metrics: metrics_address,
         task,
     })
+}
+
+/// The protocols of the public listeners.
+fn layers(config: &Config, certificates: Option<&Certificates>) -> Result<Layers, TlsError> {
+    let proxies = config
+        .proxy_protocol
+        .then(|| Arc::new(ProxyPeers::new(&config.trusted_proxies)));
+    Ok(Layers {
+        tls: certificates.map(listener::tls).transpose()?,
+        proxies,
+    })
+}
+
+/// The listener of `platform.local_listen_addr`, which may be bound already.
+async fn local_listener(
+    bound: Option<TcpListener>,
+    config: &Config,
+) -> Result<Option<TcpListener>, StartError> {
+    match (bound, config.local_listen) {
+        (None, Some(address)) => bind(address).await.map(Some),
+        (bound, _) => Ok(bound),
+    }
 }
 
 /// The listener for plain HTTP, with its routes.

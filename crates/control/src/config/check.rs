@@ -41,13 +41,8 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
         data_dir: data_dir.as_deref(),
         has_trusted_proxies: !section.trusted_proxies.is_empty(),
     });
-    let CheckedTls {
-        tls,
-        proxy_protocol,
-    } = errors.keep_or_default(tls);
-    let local = section.local_listen_addr.as_deref();
-    let local = local.map(|value| local_listener(value, listen));
-    let local_listen = errors.keep_or_default(local.transpose());
+    let CheckedTls { tls, has_proxy } = errors.keep_or_default(tls);
+    let local_listen = local_listener(section.local_listen_addr.as_deref(), listen);
     let signing_keys = section.signing_keys.into_iter().enumerate();
     let signing_keys = signing_keys
         .filter_map(|(index, value)| {
@@ -90,8 +85,8 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
         geoip_file: errors.keep_or_default(optional_path("geoip.file", file.geoip.file)),
         base_url: base_url?,
         listen: listen?,
-        local_listen,
-        proxy_protocol,
+        local_listen: errors.keep_or_default(local_listen),
+        proxy_protocol: has_proxy,
         tls,
         metrics: metrics?,
         retention: retention?,
@@ -113,8 +108,14 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
 }
 
 /// The second listener. It is not encrypted, so it must stay on this machine.
-fn local_listener(value: &str, listen: Option<SocketAddr>) -> CheckResult<SocketAddr> {
+fn local_listener(
+    value: Option<&str>,
+    listen: Option<SocketAddr>,
+) -> CheckResult<Option<SocketAddr>> {
     let key = "platform.local_listen_addr";
+    let Some(value) = value else {
+        return Ok(None);
+    };
     let local = address(key, value, "127.0.0.1:8081")?;
     if !local.ip().is_loopback() {
         let message = "this listener has no TLS: it must be on loopback, such as 127.0.0.1:8081";
@@ -125,7 +126,7 @@ fn local_listener(value: &str, listen: Option<SocketAddr>) -> CheckResult<Socket
         let message = format!("port {port} is already used by platform.listen_addr");
         return Err(ConfigError::new(key, message));
     }
-    Ok(local)
+    Ok(Some(local))
 }
 
 /// Parses an origin. Values that are derived from it (issuer, cookies, callbacks) are compared byte

@@ -52,7 +52,8 @@ pub(super) struct OtherValues<'a> {
 pub(super) struct CheckedTls {
     /// `None` without TLS.
     pub(super) tls: Option<TlsConfig>,
-    pub(super) proxy_protocol: bool,
+    /// True if a proxy names the source of each connection.
+    pub(super) has_proxy: bool,
 }
 
 impl TlsSection {
@@ -115,7 +116,7 @@ impl TlsSection {
         let is_enabled = config.files.is_some() || config.acme.is_some();
         errors.finish(Some(CheckedTls {
             tls: is_enabled.then_some(config),
-            proxy_protocol: self.proxy_protocol,
+            has_proxy: self.proxy_protocol,
         }))
     }
 }

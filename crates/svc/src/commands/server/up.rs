@@ -127,7 +127,7 @@ fn reserved_ports(range: &str) -> Option<String> {
 #[expect(clippy::too_many_lines, reason = "starts the parts in their order")]
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     if let Some(host) = args.server.host() {
-        return public::run(&args, host).await;
+        return Box::pin(public::run(&args, host)).await;
     }
     descriptors::raise_limit();
     let shutdown = signals::listen(DRAIN)?;

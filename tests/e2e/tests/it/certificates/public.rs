@@ -140,7 +140,7 @@ fn signed_in_from_another_address(curl: &Curl, ready: &Value, platform: &str) ->
 }
 
 /// The output of a command that ends.
-fn output(mut command: Command) -> Result<(Option<i32>, String)> {
+fn output(command: &mut Command) -> Result<(Option<i32>, String)> {
     let Output { status, stderr, .. } = command.output()?;
     Ok((status.code(), String::from_utf8(stderr)?))
 }
@@ -150,8 +150,8 @@ fn missing_records_are_printed_as_they_have_to_be_entered() -> Result<()> {
     // Its name server delegates no challenges.
     let authority = Authority::start(&[])?;
     let directory = tempfile::tempdir()?;
-    let command = command(&authority, ports::lease(), &directory)?;
-    let (code, text) = output(command)?;
+    let mut command = command(&authority, ports::lease(), &directory)?;
+    let (code, text) = output(&mut command)?;
     assert_eq!(code, Some(2), "{text}");
     // The failure is JSON.
     let failure: Value = serde_json::from_str(text.lines().last().unwrap_or_default())?;

@@ -105,7 +105,7 @@ impl Progress {
         let names = names.join(", ");
         let known = self.last.iter_mut().find(|(of, _)| *of == names);
         match known {
-            Some((_, last)) if last == text => return,
+            Some((_, last)) if last.as_str() == text => return,
             Some((_, last)) => text.clone_into(last),
             None => self.last.push((names.clone(), text.to_owned())),
         }
