@@ -316,7 +316,85 @@ const TCP_TIME: Duration = Duration::from_secs(4);
 
 #[cfg(test)]
 mod tests {
+    use hickory_proto::rr::Record;
+    use hickory_proto::rr::rdata::{A, CAA, NS};
+    use tokio::net::TcpListener;
+
+    use super::super::records::ChallengeRecords;
     use super::*;
+
+    /// A name server on a free port, over TCP only, with these records: the address of every name, a
+    /// referral for one challenge, and CAA records of a parent.
+    async fn name_server() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut bytes = vec![0; stream.read_u16().await.unwrap().into()];
+                stream.read_exact(&mut bytes).await.unwrap();
+                let answer = respond(&Message::from_vec(&bytes).unwrap());
+                let answer = answer.to_vec().unwrap();
+                let len = u16::try_from(answer.len()).unwrap();
+                stream.write_u16(len).await.unwrap();
+                stream.write_all(&answer).await.unwrap();
+            }
+        });
+        address
+    }
+
+    fn respond(query: &Message) -> Message {
+        let mut response = Message::response(query.metadata.id, query.metadata.op_code);
+        let question = query.queries[0].clone();
+        let name = question.name().clone();
+        let host = Name::from_ascii("engine.example.com.").unwrap();
+        let record = |data: RData| Record::from_rdata(name.clone(), 60, data);
+        match (question.query_type(), text(&name).as_str()) {
+            (RecordType::A, _) => {
+                let own = Ipv4Addr::new(203, 0, 113, 7);
+                response.add_answer(record(RData::A(A(own))));
+            }
+            (RecordType::NS, "_acme-challenge.engine.example.com") => {
+                response.add_authority(record(RData::NS(NS(host))));
+            }
+            (RecordType::CAA, "example.com") => {
+                let issuer = Name::from_ascii("other.example").unwrap();
+                let caa = CAA::new_issue(false, Some(issuer), Vec::new());
+                response.add_answer(record(RData::CAA(caa)));
+            }
+            _ => {}
+        }
+        response.add_query(question);
+        response
+    }
+
+    #[tokio::test]
+    async fn the_records_of_a_server_are_looked_up() {
+        let address = name_server().await.to_string();
+        let servers = NameServers::new(Some(&address)).unwrap();
+        let wanted = WantedRecords {
+            host: "engine.example.com".to_owned(),
+            addresses: vec![Ipv4Addr::new(203, 0, 113, 7).into()],
+            challenges: ChallengeRecords::Delegation,
+            authority: Some("letsencrypt.org"),
+            accounts: Vec::new(),
+        };
+        let changes = wanted.changes(&servers.answers(&wanted).await);
+        let lines: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].starts_with("add     _acme-challenge.t.engine.example.com."));
+        assert!(lines[1].starts_with("add     example.com. "), "{lines:?}");
+        assert!(lines[1].ends_with("CAA   0 issue \"letsencrypt.org\""));
+    }
+
+    /// Nothing listens on a leased port.
+    #[tokio::test]
+    async fn a_name_server_that_is_unreachable_is_named() {
+        let address = ports::lease_address();
+        let servers = NameServers::new(Some(&address)).unwrap();
+        let found = servers.addresses("engine.example.com", &[]).await;
+        let reason = found.unwrap_err();
+        assert!(reason.contains(&address), "{reason}");
+    }
 
     #[test]
     fn the_servers_of_the_system_are_read() {
