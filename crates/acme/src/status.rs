@@ -7,7 +7,7 @@ use crate::manager::last_problem;
 use crate::order::{CERTIFICATE_FILE, CertificateFile, account_url, stored};
 use crate::store::StateFolder;
 
-/// What a state directory contains, for messages to the operator.
+/// Contents of a state directory, for messages to the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredStatus {
     /// The certificate, if there is one.

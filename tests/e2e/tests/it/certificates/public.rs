@@ -114,6 +114,7 @@ fn signed_in_from_another_address(curl: &Curl, ready: &Value, platform: &str) ->
     let password = format!("password={}", field(ready, "admin_password")?);
     let email = format!("email={EMAIL}");
     let answer = curl.get(&[
+        "--ipv4",
         "--interface",
         "127.0.0.2",
         "-H",

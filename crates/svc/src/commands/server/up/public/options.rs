@@ -118,7 +118,7 @@ pub(super) struct Authority {
     pub(super) directory: String,
     /// CA certificates of the directory and of its certificates.
     pub(super) ca_file: Option<PathBuf>,
-    /// Only programs that are told to trust its certificates.
+    /// True if no browser trusts its certificates.
     pub(super) is_staging: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The DNS records of a public server: which ones are needed, and which changes are missing. It asks
-//! nobody; the answers of name servers are an argument.
+//! The DNS records of a public server: which ones are needed, and which changes are missing. The
+//! answers of name servers are an argument, so nothing is sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -298,7 +298,7 @@ fn with_tag<'a>(properties: &'a [CaaProperty], tag: &str) -> Vec<&'a CaaProperty
 }
 
 impl CaaProperty {
-    /// The name of the authority; empty if nobody may issue.
+    /// The name of the authority; empty if no authority may issue.
     fn issuer(&self) -> &str {
         let name = self.value.split(';').next().unwrap_or_default();
         name.trim()
