@@ -12,10 +12,6 @@ const EMAIL: &str = "ada@example.com";
 
 /// The command for a server whose ports the authority knows.
 fn command(authority: &Authority, dns_port: u16, directory: &TempDir) -> Result<Command> {
-    let port = |address: &str| -> Result<String> {
-        let (_, port) = address.rsplit_once(':').context("no port")?;
-        Ok(port.to_owned())
-    };
     let tcp_ports = ports::lease_range(10);
     let mut command = Command::new(program()?);
     command
@@ -25,8 +21,8 @@ fn command(authority: &Authority, dns_port: u16, directory: &TempDir) -> Result<
         .args(["--public-address", "127.0.0.1"])
         .args(["--listen-address", "127.0.0.1"])
         .args(["--resolver", authority.resolver()])
-        .args(["--port", &port(authority.tls())?])
-        .args(["--http-port", &port(authority.http())?])
+        .args(["--port", port(authority.tls())?])
+        .args(["--http-port", port(authority.http())?])
         .args(["--dns-port", &dns_port.to_string()])
         .args(["--metrics-port", "0", "--platform-port", "0"])
         .args(["--turn-port", "0"])
@@ -41,6 +37,11 @@ fn command(authority: &Authority, dns_port: u16, directory: &TempDir) -> Result<
         .env("HOME", directory.path())
         .stdin(Stdio::null());
     Ok(command)
+}
+
+fn port(address: &str) -> Result<&str> {
+    let (_, port) = address.rsplit_once(':').context("no port")?;
+    Ok(port)
 }
 
 /// A server that is ready, with its first output.
@@ -73,6 +74,8 @@ fn one_command_serves_engine_platform_and_tunnels_over_https() -> Result<()> {
 
     let engine = format!("{}/api/openapi.json", field(&ready, "engine_url")?);
     assert_eq!(curl.get(&[&engine])?.status, 200);
+    // The host itself is no project, but has a certificate.
+    curl.get(&[&format!("https://{HOST}:{}/", port(authority.tls())?)])?;
     let demo = curl.get(&[&format!("{}/", field(&ready, "demo_url")?)])?;
     assert!(demo.text().contains("It works"), "{demo:?}");
     let platform = field(&ready, "platform_url")?;

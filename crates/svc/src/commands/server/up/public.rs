@@ -137,7 +137,7 @@ pub(super) async fn run(args: &Args, host: &str) -> Result<(), Failure> {
     let realm = &options.host;
     let ready = Ready {
         platform: Some(PlatformInfo::with_relay(&platform, realm, Vec::new())),
-        engine_url: files::url(&options.host, port),
+        engine_url: files::url(&project, port),
         metrics_url: running
             .metrics_addr()
             .map(|address| format!("http://{address}")),
