@@ -4,12 +4,12 @@
 // Arguments: a directory, and the ports of HTTP and TLS validations. It writes the authority of its
 // directory (ca.pem) and the root of its certificates (root.pem) to the directory, and prints one
 // line of JSON with its addresses. Every name resolves to this machine, except `nowhere.…`, unless
-// PEBBLE_DNS_SERVER is the address of another name server, which is asked over TCP. With
-// PEBBLE_TXT_SERVER, the names of challenges are delegated to this name server, which has their TXT
-// records.
+// PEBBLE_DNS_SERVER is the address of another name server, which is asked over TCP.
 //
 // The management address has Pebble's own routes, and adds and removes TXT records:
 // `PUT /txt/NAME/VALUE`, `DELETE /txt/NAME/VALUE`. `POST /deactivate/ID` deactivates an account.
+// `PUT /delegation/ADDRESS` delegates the names of challenges to a name server with this address,
+// which has their TXT records from then on.
 package main
 
 import (
@@ -48,7 +48,7 @@ func main() {
 	tlsPort := number(os.Args[3])
 	logger := log.New(os.Stderr, "pebble ", log.LstdFlags)
 
-	names := &records{values: map[string][]string{}, delegated: os.Getenv("PEBBLE_TXT_SERVER")}
+	names := &records{values: map[string][]string{}}
 	resolver := listen()
 	go func() {
 		log.Fatal((&dns.Server{Listener: resolver, Handler: names}).ActivateAndServe())
@@ -78,6 +78,7 @@ func main() {
 	routes := http.NewServeMux()
 	routes.HandleFunc("PUT /txt/{name}/{value}", names.add)
 	routes.HandleFunc("DELETE /txt/{name}/{value}", names.remove)
+	routes.HandleFunc("PUT /delegation/{server}", names.delegate)
 	routes.HandleFunc("POST /deactivate/{id}", func(response http.ResponseWriter, request *http.Request) {
 		deactivate(store, request.PathValue("id"), response)
 	})
@@ -129,9 +130,18 @@ func (r *records) remove(response http.ResponseWriter, request *http.Request) {
 	r.values[name] = slices.DeleteFunc(r.values[name], func(found string) bool { return found == value })
 }
 
+func (r *records) delegate(response http.ResponseWriter, request *http.Request) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.delegated = request.PathValue("server")
+}
+
 func (r *records) ServeDNS(writer dns.ResponseWriter, question *dns.Msg) {
 	answer := new(dns.Msg)
 	answer.SetReply(question)
+	r.lock.Lock()
+	delegated := r.delegated
+	r.lock.Unlock()
 	for _, asked := range question.Question {
 		head := dns.RR_Header{Name: asked.Name, Rrtype: asked.Qtype, Class: dns.ClassINET}
 		switch asked.Qtype {
@@ -142,14 +152,14 @@ func (r *records) ServeDNS(writer dns.ResponseWriter, question *dns.Msg) {
 			answer.Answer = append(answer.Answer, &dns.A{Hdr: head, A: net.IPv4(127, 0, 0, 1)})
 		case dns.TypeNS:
 			host, found := strings.CutPrefix(key(asked.Name), "_acme-challenge.")
-			if found && r.delegated != "" {
+			if found && delegated != "" {
 				host = strings.TrimPrefix(host, "t.")
 				answer.Answer = append(answer.Answer, &dns.NS{Hdr: head, Ns: host})
 			}
 		case dns.TypeTXT:
-			if r.delegated != "" {
+			if delegated != "" {
 				client := &dns.Client{Net: "tcp"}
-				reply, _, err := client.Exchange(question, r.delegated)
+				reply, _, err := client.Exchange(question, delegated)
 				if err != nil {
 					answer.Rcode = dns.RcodeServerFailure
 					break

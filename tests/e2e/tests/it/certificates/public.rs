@@ -1,5 +1,6 @@
 //! `svc up --public`, with certificates from Pebble and the own name server.
 
+use std::fs;
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
@@ -44,16 +45,14 @@ fn port(address: &str) -> Result<&str> {
     Ok(port)
 }
 
-/// A server that is ready, with its first output.
-fn public_server(
-    authority: &Authority,
-    dns_port: u16,
-    directory: &TempDir,
-) -> Result<(Process, Value)> {
+fn start(authority: &Authority, dns_port: u16, directory: &TempDir) -> Result<Process> {
     let mut command = command(authority, dns_port, directory)?;
-    let process = Process::start(&mut command, &directory.path().join("up.log"))?;
-    let ready = process.json("platform_url", |line| line["platform_url"].is_string())?;
-    Ok((process, ready))
+    Process::start(command.arg("--wait"), &directory.path().join("up.log"))
+}
+
+/// The first output, once the server is ready.
+fn ready(process: &Process) -> Result<Value> {
+    process.json("platform_url", |line| line["platform_url"].is_string())
 }
 
 /// The text of a field.
@@ -66,10 +65,17 @@ fn field<'a>(ready: &'a Value, name: &str) -> Result<&'a str> {
 #[test]
 fn one_command_serves_engine_platform_and_tunnels_over_https() -> Result<()> {
     let dns_port = ports::lease();
-    let responder = format!("127.0.0.1:{dns_port}");
-    let authority = Authority::start(&[("PEBBLE_TXT_SERVER", &responder)])?;
+    let authority = Authority::start(&[])?;
     let directory = tempfile::tempdir()?;
-    let (mut process, ready) = public_server(&authority, dns_port, &directory)?;
+    let mut process = start(&authority, dns_port, &directory)?;
+    let log = directory.path().join("up.log");
+    eventually("the missing records", || {
+        Ok(fs::read_to_string(&log)?.contains("Waiting for these DNS records"))
+    })?;
+    let delegation = format!("{}/delegation/127.0.0.1:{dns_port}", authority.management());
+    let entered = Curl::plain().get(&["-X", "PUT", &delegation])?;
+    ensure!(entered.status == 200, "{entered:?}");
+    let ready = ready(&process)?;
     let curl = Curl::trusting(authority.root());
 
     let engine = format!("{}/api/openapi.json", field(&ready, "engine_url")?);
@@ -105,8 +111,8 @@ fn one_command_serves_engine_platform_and_tunnels_over_https() -> Result<()> {
     process.terminate()?;
     assert_eq!(process.wait_for_exit()?, Some(0), "{}", process.log());
     // A second start orders nothing: the certificates are on disk.
-    let (_process, again) = public_server(&authority, dns_port, &directory)?;
-    assert_eq!(again["certificates"], ready["certificates"]);
+    let again = start(&authority, dns_port, &directory)?;
+    assert_eq!(self::ready(&again)?["certificates"], ready["certificates"]);
     Ok(())
 }
 
