@@ -104,15 +104,15 @@ pub(crate) async fn serve(
         let (goodbye, layers, router) = (goodbye.clone(), layers.clone(), router.clone());
         let limit = Arc::clone(&limit);
         tasks.spawn(async move {
-            let connection = if layers.proxies.is_some() {
-                let connection = introduced(stream, peer, &limit, &goodbye).await;
+            let counted = if layers.proxies.is_some() {
+                let counted = introduced(stream, peer, &limit, &goodbye).await;
                 // Until now the connection counted without its source.
                 drop(permit);
-                connection
+                counted
             } else {
                 Some((stream, peer, permit))
             };
-            let Some((stream, peer, permit)) = connection else {
+            let Some((stream, peer, permit)) = counted else {
                 return;
             };
             let stream = WriteLimit::new(stream, WRITE_STALL);
