@@ -261,12 +261,7 @@ pub async fn start_routes(
     let orders = certificates.map(|certificates| certificates.start_orders(stop));
     let orders = orders.transpose().map_err(StartError::Thread)?.flatten();
     let task = tokio::spawn(async move {
-        let mut background = JoinSet::new();
-        background.spawn(jobs::run(Arc::clone(&app), shutdown.drain().clone()));
-        background.spawn(webhooks::run(Arc::clone(&app), shutdown.drain().clone()));
-        background.spawn(clock_skew::run(Arc::clone(&app), shutdown.drain().clone()));
-        background.spawn(keeper::run(Arc::clone(&app), shutdown.drain().clone()));
-        background.spawn(engines::listen(Arc::clone(&app), shutdown.drain().clone()));
+        let mut background = background_tasks(&app, shutdown.drain());
         let drain = shutdown.drain().clone();
         background.spawn(metrics::watch(Arc::clone(&app), readiness, orders, drain));
         let public = public
@@ -304,6 +299,17 @@ pub async fn start_routes(
         metrics: metrics_address,
         task,
     })
+}
+
+/// The tasks of the platform that serve no listener, until the drain.
+fn background_tasks(app: &Arc<App>, drain: &CancellationToken) -> JoinSet<()> {
+    let mut background = JoinSet::new();
+    background.spawn(jobs::run(Arc::clone(app), drain.clone()));
+    background.spawn(webhooks::run(Arc::clone(app), drain.clone()));
+    background.spawn(clock_skew::run(Arc::clone(app), drain.clone()));
+    background.spawn(keeper::run(Arc::clone(app), drain.clone()));
+    background.spawn(engines::listen(Arc::clone(app), drain.clone()));
+    background
 }
 
 /// The protocols of the public listeners.

@@ -49,7 +49,7 @@ pub struct Zones {
     /// Mailbox of the zones' operator (RFC 2142).
     mailbox: Name,
     /// By their first names. An engine may have one for each of thousands of custom domains.
-    zones: Arc<HashMap<Name, Zone>>,
+    by_apex: Arc<HashMap<Name, Zone>>,
     /// The labels of the longest of these names.
     most_labels: usize,
     records: DnsRecords,
@@ -79,7 +79,7 @@ impl Zones {
             most_labels: labels.max().unwrap_or_default(),
             mailbox: mailbox.map_err(|_| NameError(name_server.to_owned()))?,
             name_server: name_server_name,
-            zones: Arc::new(by_apex(zones)),
+            by_apex: Arc::new(by_apex(zones)),
             records: DnsRecords::default(),
         })
     }
@@ -99,7 +99,7 @@ impl Zones {
         let most = self.most_labels.min(name.iter().len());
         (1..=most)
             .rev()
-            .find_map(|labels| self.zones.get(&name.trim_to(labels)))
+            .find_map(|labels| self.by_apex.get(&name.trim_to(labels)))
     }
 
     /// The records of a name of `zone`.

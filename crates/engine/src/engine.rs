@@ -361,16 +361,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
         tokio::select! {
             () = drain.cancelled() => break,
             _ = refresh.tick() => {
-                core.metrics.refresh(core.live.counts(), core.gauges());
-                if let Some(managed) = &parts.managed {
-                    managed.refresh();
-                }
-                if let Some(orders) = &parts.orders {
-                    orders.refresh(&parts.readiness);
-                }
-                for worker in core.workers() {
-                    worker.trim(Instant::now());
-                }
+                refresh_state(&core, &parts);
                 if storage_check.as_ref().is_none_or(JoinHandle::is_finished) {
                     let (storage, readiness) = (storage.clone(), parts.readiness.clone());
                     // A disk that hangs only blocks this check.
@@ -433,6 +424,20 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
         metrics.stop().await;
     }
     info!("stopped");
+}
+
+/// Updates gauges and readiness, and closes idle connections to services.
+fn refresh_state(core: &Core, parts: &Parts) {
+    core.metrics.refresh(core.live.counts(), core.gauges());
+    if let Some(managed) = &parts.managed {
+        managed.refresh();
+    }
+    if let Some(orders) = &parts.orders {
+        orders.refresh(&parts.readiness);
+    }
+    for worker in core.workers() {
+        worker.trim(Instant::now());
+    }
 }
 
 fn serve(core: &Arc<Core>, tls: Vec<std::net::TcpListener>, http: Vec<std::net::TcpListener>) {

@@ -256,8 +256,15 @@ fn near_header() -> impl Strategy<Value = Vec<u8>> {
 #[test]
 fn the_next_part_never_exceeds_the_header() {
     let to = addr("198.51.100.1:443");
-    let mut headers = vec![b"PROXY UNKNOWN\r\n".to_vec(), v2(VERSION_2 | LOCAL, 0, b"extension")];
-    for source in [None, Some(addr("192.0.2.1:40000")), Some(addr("[2001:db8::1]:1"))] {
+    let mut headers = vec![
+        b"PROXY UNKNOWN\r\n".to_vec(),
+        v2(VERSION_2 | LOCAL, 0, b"extension"),
+    ];
+    for source in [
+        None,
+        Some(addr("192.0.2.1:40000")),
+        Some(addr("[2001:db8::1]:1")),
+    ] {
         for write in [write_v1, write_v2] {
             let mut header = Vec::new();
             write(source, to, &mut header);

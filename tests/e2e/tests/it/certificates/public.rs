@@ -96,7 +96,7 @@ fn one_command_serves_engine_platform_and_tunnels_over_https() -> Result<()> {
         .as_array()
         .context("no certificates")?
         .iter()
-        .flat_map(|certificate| certificate["names"].as_array())
+        .filter_map(|certificate| certificate["names"].as_array())
         .flatten()
         .collect();
     for name in [HOST, "*.t.engine.localhost", "*.engine.localhost"] {
