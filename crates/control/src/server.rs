@@ -17,6 +17,7 @@ use daemon::tls::TlsError;
 use store::Store;
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::billing::plans::{PlanService, PlanServiceError};

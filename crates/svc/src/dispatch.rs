@@ -20,7 +20,7 @@ use crate::process::logging::set_up_logs;
 pub(crate) async fn dispatch(cli: Cli) -> Result<(), Failure> {
     let log = cli.log.as_deref();
     match cli.command {
-        Command::Server(command) => server::run(command, log).await,
+        Command::Server(command) => Box::pin(server::run(command, log)).await,
         Command::Forward(args) => {
             set_up_logs(Level::Error, log)?;
             forward::run(*args).await

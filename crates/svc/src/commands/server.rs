@@ -20,7 +20,7 @@ use crate::process::logging::set_up_logs;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Start everything on this machine, on loopback, for development and evaluation
-    Up(up::Args),
+    Up(Box<up::Args>),
     /// Run an engine
     Engine(engine::Args),
     /// Run the control plane: users, workspaces, projects, credentials
@@ -37,7 +37,7 @@ pub(crate) async fn run(command: Command, log: Option<&str>) -> Result<(), Failu
         Command::Turn(args) => turn::run(args, log).await,
         Command::Up(args) => {
             set_up_logs(Level::Warn, log)?;
-            Box::pin(up::run(args)).await
+            Box::pin(up::run(*args)).await
         }
     }
 }
