@@ -1,6 +1,7 @@
 //! The names that the responder answers, and their records.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -50,6 +51,8 @@ pub struct Zones {
     mailbox: Name,
     /// By their first names. An engine may have one for each of thousands of custom domains.
     by_apex: Arc<HashMap<Name, Zone>>,
+    /// The names above the zones.
+    above: Arc<HashSet<Name>>,
     /// The labels of the longest of these names.
     most_labels: usize,
     records: DnsRecords,
@@ -66,8 +69,8 @@ pub(crate) enum LookUpResult {
 }
 
 impl Zones {
-    /// `name_server` is the name in their NS and SOA records. Of several zones with one first name,
-    /// the last one counts.
+    /// `name_server` is the name in their NS and SOA records. Of two zones with one first name, the
+    /// one with addresses counts: it has the challenges as well.
     ///
     /// # Errors
     /// It is no name, or too long.
@@ -79,6 +82,7 @@ impl Zones {
             most_labels: labels.max().unwrap_or_default(),
             mailbox: mailbox.map_err(|_| NameError(name_server.to_owned()))?,
             name_server: name_server_name,
+            above: Arc::new(zones.iter().flat_map(Zone::names_above).collect()),
             by_apex: Arc::new(by_apex(zones)),
             records: DnsRecords::default(),
         })
@@ -106,7 +110,11 @@ impl Zones {
     pub(crate) fn look_up(&self, zone: &Zone, name: &Name, kind: RecordType) -> LookUpResult {
         let is_apex = *name == zone.apex;
         let has_addresses = !zone.addresses.is_empty();
-        if !is_apex && !has_addresses && !self.records.has_at_or_below(name) {
+        // The names of another zone exist as well. A resolver may believe that there is nothing below
+        // a name that does not exist (RFC 8020).
+        let is_above_zone = || self.above.contains(name);
+        let has_records = || self.records.has_at_or_below(name);
+        if !is_apex && !has_addresses && !has_records() && !is_above_zone() {
             return LookUpResult::NoName;
         }
         let (data, ttl) = match kind {
@@ -152,11 +160,27 @@ impl Zones {
 }
 
 fn by_apex(zones: Vec<Zone>) -> HashMap<Name, Zone> {
-    let named = zones.into_iter().map(|zone| (zone.apex.clone(), zone));
-    named.collect()
+    let mut by_apex = HashMap::new();
+    for zone in zones {
+        match by_apex.entry(zone.apex.clone()) {
+            Entry::Occupied(mut other) if !zone.addresses.is_empty() => {
+                other.insert(zone);
+            }
+            Entry::Occupied(_) => {}
+            Entry::Vacant(free) => {
+                free.insert(zone);
+            }
+        }
+    }
+    by_apex
 }
 
 impl Zone {
+    /// The parents of its first name, without the root.
+    fn names_above(&self) -> impl Iterator<Item = Name> + '_ {
+        (1..self.apex.iter().len()).map(|labels| self.apex.trim_to(labels))
+    }
+
     fn ipv4(&self) -> Vec<RData> {
         let addresses = self.addresses.iter().filter_map(|address| match address {
             IpAddr::V4(address) => Some(RData::A(A(*address))),
@@ -220,5 +244,37 @@ mod tests {
         }
         assert!(zones.contain("a.example"));
         assert!(!zones.contain("a.example.net"));
+    }
+
+    #[test]
+    fn a_zone_of_challenges_does_not_hide_addresses() {
+        let addresses = vec![IpAddr::from([192, 0, 2, 1])];
+        let hosts = Zone::of_hosts("t.h.example", addresses).unwrap();
+        let challenges = Zone::of_challenges("T.h.example").unwrap();
+        let name = parse_name("a.t.h.example").unwrap();
+        for zones in [
+            vec![hosts.clone(), challenges.clone()],
+            vec![challenges, hosts],
+        ] {
+            let zones = Zones::new("ns.example.net", zones).unwrap();
+            let zone = zones.find(&name).unwrap();
+            let found = zones.look_up(zone, &name, RecordType::A);
+            assert!(matches!(found, LookUpResult::Data(..)), "{zone:?}");
+        }
+    }
+
+    #[test]
+    fn names_above_another_zone_exist() {
+        let zones = ["h.example", "_acme-challenge.t.h.example"]
+            .map(|apex| Zone::of_challenges(apex).unwrap())
+            .to_vec();
+        let zones = Zones::new("ns.example.net", zones).unwrap();
+        for (text, exists) in [("T.h.example", true), ("a.h.example", false)] {
+            let name = parse_name(text).unwrap();
+            let zone = zones.find(&name).unwrap();
+            let found = zones.look_up(zone, &name, RecordType::A);
+            let is_missing = matches!(found, LookUpResult::NoName);
+            assert_eq!(is_missing, !exists, "{text}");
+        }
     }
 }
