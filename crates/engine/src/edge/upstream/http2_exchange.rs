@@ -12,6 +12,7 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use tokio::runtime::Handle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::edge::http1::exchange::InterimCount;
 use crate::edge::http2::body::{CountingBody, RequestBodyError};
@@ -25,6 +26,8 @@ pub(in crate::edge) struct Http2Exchange {
     /// `None` after it was sent.
     request: Option<Request<CountingBody>>,
     response: Option<ResponseFuture>,
+    /// Ends the sending of the body if the exchange is abandoned.
+    upload: Option<DropGuard>,
     interim: InterimCount,
 }
 
@@ -55,6 +58,7 @@ impl Http2Exchange {
             runtime: runtime.clone(),
             request: Some(request),
             response: None,
+            upload: None,
             interim: InterimCount::default(),
         }
     }
@@ -98,7 +102,9 @@ impl Http2Exchange {
         }
         // Nothing is waiting in front of the final response.
         let response = ready!(Pin::new(response).poll(cx))?;
-        Poll::Ready(Ok(ServiceResponse::Final(response.map(ServiceBody::new))))
+        let upload = self.upload.take();
+        let response = response.map(|stream| ServiceBody::new(stream, upload));
+        Poll::Ready(Ok(ServiceResponse::Final(response)))
     }
 
     /// Sends the head, and starts to send the body.
@@ -114,11 +120,23 @@ impl Http2Exchange {
         let request = Request::from_parts(head, ());
         let (response, stream) = self.send.send_request(request, is_whole)?;
         if !is_whole {
-            // It ends with the stream or the connection.
-            self.runtime
-                .spawn(BodySender::new(stream, body, reset_code));
+            let abandoned = CancellationToken::new();
+            self.upload = Some(abandoned.clone().drop_guard());
+            let sender = BodySender::new(stream, body, reset_code);
+            self.runtime.spawn(send_body(sender, abandoned));
         }
         Ok(response)
+    }
+}
+
+/// Sends a body until it ends, the stream or its connection ends, or the exchange is abandoned: a body
+/// that waits for the service's window does not read the visitor's end. An error of the visitor comes
+/// first, because the service gets its code.
+async fn send_body(mut sender: BodySender<CountingBody>, abandoned: CancellationToken) {
+    tokio::select! {
+        biased;
+        () = &mut sender => {}
+        () = abandoned.cancelled() => {}
     }
 }
 
@@ -139,19 +157,34 @@ fn reset_code(error: &RequestBodyError) -> Reason {
     }
 }
 
-/// The body of a response. `h2` compares its length with `Content-Length`.
+/// The body of a response. `h2` compares its length with `Content-Length`. After the end, a reset is
+/// no error: a service may not need the rest of the request (RFC 9113, 8.1).
 #[derive(Debug)]
 pub(in crate::edge) struct ServiceBody {
     stream: RecvStream,
+    /// Ends the sending of the request if this is dropped before its end.
+    upload: Option<DropGuard>,
     /// The data has ended, and trailers may follow.
     data_ended: bool,
 }
 
 impl ServiceBody {
-    fn new(stream: RecvStream) -> Self {
+    fn new(stream: RecvStream, upload: Option<DropGuard>) -> Self {
         Self {
             stream,
+            upload,
             data_ended: false,
+        }
+    }
+}
+
+impl Drop for ServiceBody {
+    fn drop(&mut self) {
+        // A service may respond before it has read the whole request.
+        if self.stream.is_end_stream()
+            && let Some(upload) = self.upload.take()
+        {
+            upload.disarm();
         }
     }
 }
@@ -173,15 +206,12 @@ impl Body for ServiceBody {
                     this.stream.flow_control().release_capacity(data.len()).ok();
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
-                // A service that does not need the rest of the request (RFC 9113, 8.1).
-                Some(Err(error)) if is_regular(&error) => return Poll::Ready(None),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => this.data_ended = true,
             }
         }
         match ready!(this.stream.poll_trailers(cx)) {
             Ok(trailers) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
-            Err(error) if is_regular(&error) => Poll::Ready(None),
             Err(error) => Poll::Ready(Some(Err(error))),
         }
     }
@@ -191,7 +221,101 @@ impl Body for ServiceBody {
     }
 }
 
-/// True for a reset without an error.
-fn is_regular(error: &h2::Error) -> bool {
-    error.reason() == Some(Reason::NO_ERROR)
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use h2::server;
+    use tokio::io::DuplexStream;
+    use tokio::sync::{Notify, mpsc};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::edge::http2::body::{BodyFrame, RequestBody};
+
+    /// More than the window of a stream.
+    const PIECE: &[u8] = &[b'x'; 100_000];
+
+    async fn connect() -> (SendRequest<Bytes>, server::Connection<DuplexStream, Bytes>) {
+        let (near, far) = tokio::io::duplex(256 * 1024);
+        let (client, server) = tokio::join!(h2::client::handshake(near), server::handshake(far));
+        let (send, connection) = client.unwrap();
+        tokio::spawn(connection);
+        (send, server.unwrap())
+    }
+
+    async fn next_frame(body: &mut ServiceBody) -> Option<Result<Frame<Bytes>, h2::Error>> {
+        poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await
+    }
+
+    /// A service may reset a stream without an error also before the end of its response.
+    #[tokio::test]
+    async fn a_response_without_its_end_is_incomplete() {
+        for is_complete in [true, false] {
+            let (send, mut server) = connect().await;
+            let received = Arc::new(Notify::new());
+            let is_received = Arc::clone(&received);
+            let service = tokio::spawn(async move {
+                let (_request, mut answer) = server.accept().await.unwrap().unwrap();
+                let mut body = answer.send_response(Response::new(()), false).unwrap();
+                body.send_data(Bytes::from_static(b"part"), is_complete)
+                    .unwrap();
+                tokio::select! {
+                    _ = server.accept() => {}
+                    () = is_received.notified() => {}
+                }
+                body.send_reset(Reason::NO_ERROR);
+                server.accept().await.is_none()
+            });
+            let mut send = send.ready().await.unwrap();
+            let request = Request::post("https://service/").body(()).unwrap();
+            let (response, mut upload) = send.send_request(request, false).unwrap();
+            let mut body = ServiceBody::new(response.await.unwrap().into_body(), None);
+            let first = next_frame(&mut body).await.unwrap().unwrap();
+            assert_eq!(first.into_data().unwrap(), "part");
+            received.notify_one();
+            let reset = poll_fn(|cx| upload.poll_reset(cx)).await;
+            assert_eq!(reset.unwrap(), Reason::NO_ERROR);
+            let end = next_frame(&mut body).await;
+            assert_eq!(end.is_none(), is_complete, "{end:?}");
+            service.abort();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_abandoned_request_does_not_wait_for_the_window() {
+        let (send, mut server) = connect().await;
+        let (pieces, received) = mpsc::channel(1);
+        let (body, _) = CountingBody::new(RequestBody::Http1(received));
+        let request = Request::post("https://service/").body(body).unwrap();
+        let mut exchange = Http2Exchange::new(send, &Handle::current(), request);
+        // It reads nothing of the request.
+        let service = async {
+            let (_request, mut answer) = server.accept().await.unwrap().unwrap();
+            tokio::select! {
+                _ = server.accept() => None,
+                reset = poll_fn(|cx| answer.poll_reset(cx)) => reset.ok(),
+            }
+        };
+        let visitor = async {
+            let sent = async {
+                for _ in 0..2 {
+                    let piece = BodyFrame::Data(Bytes::from_static(PIECE));
+                    pieces.send(piece).await.unwrap();
+                }
+                // The second piece is no longer in the channel: it waits for the window.
+                drop(pieces.reserve().await.unwrap());
+            };
+            tokio::select! {
+                _ = poll_fn(|cx| exchange.poll(cx)) => panic!("there is no response"),
+                () = sent => {}
+            }
+            drop((exchange, pieces));
+        };
+        let both = async { tokio::join!(service, visitor) };
+        let (reset, ()) = timeout(Duration::from_secs(30), both).await.unwrap();
+        assert_eq!(reset, Some(Reason::CANCEL));
+    }
 }
