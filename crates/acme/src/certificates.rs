@@ -2,15 +2,16 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread;
 
 use daemon::clock::Clock;
 use daemon::metrics::Readiness;
 use daemon::tls::ReloadingCert;
 use dns::{BindError, Responder};
 use rustls::server::ResolvesServerCert;
-use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tokio::task;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::{error, warn};
 
 use crate::challenges::Challenges;
 use crate::dns_provider::DnsProvider;
@@ -31,7 +32,14 @@ pub struct Certificates {
 pub struct Orders {
     certificate: Certificate,
     has_files: bool,
-    thread: JoinHandle<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+/// The task that answers for the names of challenges. Dropping it also stops it, without waiting.
+#[derive(Debug)]
+pub struct RunningResponder {
+    task: task::JoinHandle<()>,
+    stop: DropGuard,
 }
 
 impl Certificates {
@@ -115,14 +123,52 @@ impl Orders {
     }
 }
 
-/// Starts to respond, until `stop`.
-pub fn start_responder(responder: Option<Responder>, stop: CancellationToken) {
-    let Some(responder) = responder else {
-        return;
-    };
-    tokio::spawn(async move {
-        if let Err(error) = responder.serve(stop).await {
-            warn!(%error, "queries for the names of challenges are not answered");
+impl RunningResponder {
+    /// Starts to respond, in a task of the current runtime.
+    pub fn start(responder: Responder) -> Self {
+        let stop = CancellationToken::new();
+        let serving = responder.serve(stop.clone());
+        let task = tokio::spawn(async move {
+            if let Err(error) = serving.await {
+                warn!(%error, "queries for the names of challenges are not answered");
+            }
+        });
+        Self {
+            task,
+            stop: stop.drop_guard(),
         }
-    });
+    }
+
+    /// Stops, and waits until the sockets are closed.
+    pub async fn stop(self) {
+        drop(self.stop);
+        if let Err(error) = self.task.await {
+            error!(%error, "the responder ended in a panic");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stop_of_the_responder_waits_for_its_end() {
+        let stop = CancellationToken::new();
+        let is_stopped = stop.clone().cancelled_owned();
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&has_ended);
+        let running = RunningResponder {
+            task: tokio::spawn(async move {
+                is_stopped.await;
+                task::yield_now().await;
+                end.store(true, Ordering::Release);
+            }),
+            stop: stop.drop_guard(),
+        };
+        running.stop().await;
+        assert!(has_ended.load(Ordering::Acquire));
+    }
 }

@@ -29,7 +29,7 @@ mod store;
 mod tls_config;
 
 pub use self::acceptor::Acceptor;
-pub use self::certificates::{Certificates, Orders, start_responder};
+pub use self::certificates::{Certificates, Orders, RunningResponder};
 pub use self::chain::{ChainError, IssuedCertificate};
 pub use self::challenges::{Challenges, HTTP_CONTENT_TYPE};
 pub use self::dns_program::DnsProgram;

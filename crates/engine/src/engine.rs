@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use acme::{Certificates, Orders, start_responder};
+use acme::{Certificates, Orders, RunningResponder};
 use daemon::access_log::{AccessLog, AccessLogThread};
 use daemon::config::ConfigError;
 use daemon::metrics::{MetricsServer, Readiness};
@@ -189,7 +189,7 @@ pub async fn start_with_clock(
     let (tls_addr, http_addr) = (listeners.tls_addr, listeners.http_addr);
     serve(&core, listeners.tls, listeners.http);
     // The listeners answer the authority, so they are served before.
-    start_responder(responder, core.shutdown.drain().child_token());
+    let responder = responder.map(RunningResponder::start);
     let orders = certificates.start_orders(core.shutdown.drain().child_token());
     let orders = orders.map_err(StartError::Workers)?;
     let domain_orders = of_domains.start(&core.clock, core.shutdown.drain());
@@ -211,6 +211,7 @@ pub async fn start_with_clock(
         managed,
         orders,
         domain_orders,
+        responder,
         log_thread,
     };
     let stopping = tokio::spawn(run_until_stopped(core, parts));
@@ -345,6 +346,7 @@ struct Parts {
     managed: Option<LinkHandle>,
     orders: Option<Orders>,
     domain_orders: Option<std::thread::JoinHandle<()>>,
+    responder: Option<RunningResponder>,
     log_thread: Option<AccessLogThread>,
 }
 
@@ -397,6 +399,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
         managed,
         orders,
         domain_orders,
+        responder,
         log_thread,
         ..
     } = parts;
@@ -420,6 +423,10 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
         }
     });
     joined.await.ok();
+    // Names of published services have addresses until their visits have finished.
+    if let Some(responder) = responder {
+        responder.stop().await;
+    }
     if let Some(metrics) = metrics {
         metrics.stop().await;
     }
