@@ -60,7 +60,7 @@ pub(super) fn engine(
     let http = errors.keep_or_default(http.transpose());
     let tls = errors.keep(address("tls.listen_addr", &file.tls.listen_addr, ADDRESSES));
     let name = host.as_deref().unwrap_or_default();
-    let tls_routes = errors.keep_or_default(tls_routes::check(file.tls.routes, name));
+    let tls_routes = errors.keep_or_default(tls_routes::check(file.tls.routes, name, tls));
     let is_managed = file.control_plane.is_some();
     // A wrong host does not make the directory wrong as well.
     let name = host.as_deref().unwrap_or("engine");

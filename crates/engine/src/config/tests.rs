@@ -11,6 +11,7 @@ mod domains;
 mod inspect;
 mod managed;
 mod orders;
+mod tls_routes;
 
 /// The minimal configuration of an engine.
 const LEAST: &str = "
@@ -458,35 +459,6 @@ fn a_port_range_has_an_order() {
         with(&[(key, "20000-20000")]).unwrap().tcp_ports,
         Some(20_000..=20_000)
     );
-}
-
-#[test]
-fn routes_have_names_of_other_servers() {
-    let route = |name: &str, to: &str| format!("[{{server_name: {name}, to: '{to}'}}]");
-    let routes = route("Platform.Example.com", "localhost:8444");
-    let config = with(&[("tls.routes", &routes)]).unwrap();
-    let route_to = config.tls_routes.get("platform.example.com").unwrap();
-    assert_eq!(route_to.to, "localhost:8444");
-    for (name, to, at, why) in [
-        ("tunnel.example.com", "a:1", "server_name", "itself"),
-        ("web.t.tunnel.example.com", "a:1", "server_name", "itself"),
-        ("127.0.0.1", "a:1", "server_name", "not a host name"),
-        ("'*.example.com'", "a:1", "server_name", "not a host name"),
-        ("a.example.com.", "a:1", "server_name", "not a host name"),
-        ("a.example.com", "localhost", "to", "not HOST:PORT"),
-        ("a.example.com", "localhost:0", "to", "not HOST:PORT"),
-        ("a.example.com", "user@localhost:1", "to", "not HOST:PORT"),
-    ] {
-        let (key, message) = refused(&[("tls.routes", &route(name, to))]);
-        assert_eq!(key, format!("tls.routes.0.{at}"), "{name} {to}");
-        assert!(message.contains(why), "{message}");
-    }
-    let twice = "[{server_name: a.example, to: 'b:1'}, {server_name: A.example, to: 'b:1'}]";
-    let (key, message) = refused(&[("tls.routes", twice)]);
-    assert_eq!(key, "tls.routes.1.server_name");
-    assert!(message.contains("already"), "{message}");
-    let (key, _) = refused(&[("tls.routes", "[{to: 'b:1'}]")]);
-    assert_eq!(key, "tls.routes.0.server_name");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! `tls.routes`: server names whose connections go to other servers of the operator.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use daemon::config::values::is_loopback;
 use daemon::config::{ConfigError, ConfigErrors};
 use http::uri::Authority;
 use schemars::JsonSchema;
@@ -46,11 +48,16 @@ impl TlsRoutes {
     }
 }
 
-/// Checks the list. `host` is the engine's host in lower case.
+/// Checks the list. `host` is the engine's host in lower case, and `listen` the address that the
+/// routes share.
 ///
 /// # Errors
 /// All mistakes.
-pub(super) fn check(sections: Vec<TlsRouteSection>, host: &str) -> Result<TlsRoutes, ConfigErrors> {
+pub(super) fn check(
+    sections: Vec<TlsRouteSection>,
+    host: &str,
+    listen: Option<SocketAddr>,
+) -> Result<TlsRoutes, ConfigErrors> {
     let mut errors = ConfigErrors::default();
     if sections.len() > MAX_ROUTES {
         let message = format!("there are more than {MAX_ROUTES} routes");
@@ -60,7 +67,7 @@ pub(super) fn check(sections: Vec<TlsRouteSection>, host: &str) -> Result<TlsRou
     for (index, section) in sections.into_iter().take(MAX_ROUTES).enumerate() {
         let key = format!("tls.routes.{index}");
         let name = errors.keep(server_name(&key, section.server_name, host));
-        let to = errors.keep(destination(&key, section.to));
+        let to = errors.keep(destination(&key, section.to, listen));
         let (Some(name), Some(to)) = (name, to) else {
             continue;
         };
@@ -96,17 +103,38 @@ fn server_name(key: &str, value: Option<String>, host: &str) -> Result<String, C
     Ok(name)
 }
 
-/// `HOST:PORT` in one spelling.
-fn destination(key: &str, value: Option<String>) -> Result<String, ConfigError> {
+/// `HOST:PORT` in one spelling. It is not the engine itself, as far as an address shows that: the
+/// connection would return to its route for ever.
+fn destination(
+    key: &str,
+    value: Option<String>,
+    listen: Option<SocketAddr>,
+) -> Result<String, ConfigError> {
     let key = format!("{key}.to");
     let value = daemon::config::values::required(&key, value)?;
     let authority: Option<Authority> = value.parse().ok();
     let authority = authority.filter(|authority| !authority.as_str().contains('@'));
-    match authority.as_ref().and_then(Authority::port_u16) {
+    let port = authority.as_ref().and_then(Authority::port_u16);
+    let host = authority.as_ref().map(Authority::host).unwrap_or_default();
+    match port {
+        Some(port) if listen.is_some_and(|listen| is_own(host, port, listen)) => {
+            let message =
+                format!("{value:?} is the engine itself; use the port of the other server");
+            Err(ConfigError::new(&key, message))
+        }
         Some(port) if port > 0 => Ok(value),
         _ => {
             let message = format!("{value:?} is not HOST:PORT, such as 127.0.0.1:8444");
             Err(ConfigError::new(&key, message))
         }
     }
+}
+
+/// True if `listen` accepts the connections to a host and port of this machine.
+fn is_own(host: &str, port: u16, listen: SocketAddr) -> bool {
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    let is_same = literal.parse::<IpAddr>().is_ok_and(|ip| ip == listen.ip());
+    let is_unspecified = listen.ip().is_unspecified();
+    // The whole network of loopback reaches an unspecified address.
+    port == listen.port() && (is_same || (is_unspecified && is_loopback(host)))
 }
