@@ -43,7 +43,14 @@ impl Respond for HttpAnswers {
         response.headers_mut().insert(CONTENT_TYPE, kind);
         response
     }
+
+    fn max_per_source(&self) -> usize {
+        MAX_PER_SOURCE
+    }
 }
+
+/// An authority validates each name from some addresses, with one request from each.
+const MAX_PER_SOURCE: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,5 @@
 //! A listener for short answers over plain HTTP, such as metrics and health. It does without the
-//! router and the limits per source of a service: few clients use it, one request per connection.
+//! router of a service: few clients use it, one request per connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,6 +17,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::connections::Connections;
+
 /// The answers of a listener.
 pub trait Respond: Send + Sync + 'static {
     /// The answer to a request, whose body is not read.
@@ -24,6 +26,12 @@ pub trait Respond: Send + Sync + 'static {
 
     /// Work that is due every few seconds.
     fn run_upkeep(&self) {}
+
+    /// Maximum number of connections of one source. A listener for the internet has a low one, so
+    /// that one source cannot have all of them.
+    fn max_per_source(&self) -> usize {
+        MAX_CONNECTIONS
+    }
 }
 
 /// A running listener. Dropping it also stops it, without waiting.
@@ -77,6 +85,7 @@ async fn run(
     stop: CancellationToken,
 ) {
     let mut connections = JoinSet::new();
+    let limit = Connections::new(MAX_CONNECTIONS, respond.max_per_source());
     let mut upkeep = interval(UPKEEP_INTERVAL);
     upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -86,8 +95,16 @@ async fn run(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => {
                 match accepted {
-                    Ok((stream, _)) => {
-                        connections.spawn(connection(stream, Arc::clone(&respond), stop.clone()));
+                    Ok((stream, peer)) => {
+                        // A client beyond the limit sees a closed connection.
+                        let Ok(permit) = limit.acquire(Some(peer.ip())) else {
+                            continue;
+                        };
+                        let serving = connection(stream, Arc::clone(&respond), stop.clone());
+                        connections.spawn(async move {
+                            serving.await;
+                            drop(permit);
+                        });
                     }
                     Err(error) => {
                         tracing::warn!(
@@ -161,3 +178,50 @@ pub const STOP_GRACE: Duration = Duration::from_secs(2);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The interval that the exporter of metrics recommends: histograms keep raw samples until then.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpSocket;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    struct Answers;
+
+    impl Respond for Answers {
+        fn respond(&self, _: &Parts) -> Response<Bytes> {
+            Response::new(Bytes::new())
+        }
+
+        fn max_per_source(&self) -> usize {
+            2
+        }
+    }
+
+    #[tokio::test]
+    async fn one_source_does_not_have_all_connections() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let server = SmallServer::start("test", address, Arc::new(Answers)).await;
+        let server = server.unwrap();
+        let started = Instant::now();
+        let mut silent = Vec::new();
+        for _ in 0..2 {
+            silent.push(TcpStream::connect(server.local_addr()).await.unwrap());
+        }
+        let mut third = TcpStream::connect(server.local_addr()).await.unwrap();
+        assert_eq!(third.read(&mut [0]).await.unwrap_or_default(), 0);
+        // Silent connections are closed later.
+        assert!(started.elapsed() < HEAD_TIMEOUT);
+        let other = TcpSocket::new_v4().unwrap();
+        other.bind(SocketAddr::from(([127, 0, 0, 2], 0))).unwrap();
+        let mut other = other.connect(server.local_addr()).await.unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: h.example\r\n\r\n";
+        other.write_all(request).await.unwrap();
+        let mut answer = Vec::new();
+        other.read_to_end(&mut answer).await.unwrap();
+        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{answer:?}");
+        drop(silent);
+        server.stop().await;
+    }
+}
