@@ -197,19 +197,19 @@ fn update(section: DnsUpdateSection, place: &Place<'_>) -> Result<DnsUpdate, Con
 
 /// A host or an address, with a port if it is not [`DNS_PORT`].
 fn host_and_port(key: &str, value: &str) -> Result<(String, u16), ConfigError> {
-    if let Ok(address) = value.parse::<SocketAddr>() {
-        return Ok((address.ip().to_string(), address.port()));
-    }
     if let Ok(address) = value.parse::<IpAddr>() {
         return Ok((address.to_string(), DNS_PORT));
     }
-    let (host, port) = match value.split_once(':') {
-        Some((host, port)) => (host, port.parse().ok()),
-        None => (value, Some(DNS_PORT)),
+    let (host, port) = if let Ok(address) = value.parse::<SocketAddr>() {
+        (address.ip().to_string(), Some(address.port()))
+    } else if let Some((host, port)) = value.split_once(':') {
+        (host.to_owned(), port.parse().ok())
+    } else {
+        (value.to_owned(), Some(DNS_PORT))
     };
-    let is_name = Zone::of_challenges(host).is_ok();
-    port.filter(|port| is_name && *port != 0)
-        .map(|port| (host.to_owned(), port))
+    let is_host = host.parse::<IpAddr>().is_ok() || Zone::of_challenges(&host).is_ok();
+    port.filter(|port| is_host && *port != 0)
+        .map(|port| (host, port))
         .ok_or_else(|| {
             let message =
                 format!("{value:?} is not a host with a port, such as ns1.example.com:53");

@@ -173,6 +173,7 @@ fn mistakes_of_the_ways_of_dns_are_refused() {
             "ns1.example.com:x",
             "not a host",
         ),
+        (&update, "dns_update.server", "192.0.2.1:0", "not a host"),
         (&update[..], "dns_update.zone", "a..b", "not a DNS name"),
         (&update[..], "dns_update.algorithm", "hmac-md5", "none of"),
         (&update[..1], "dns_update.key_name", "k", "required"),
