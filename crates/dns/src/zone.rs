@@ -110,8 +110,8 @@ impl Zones {
     pub(crate) fn look_up(&self, zone: &Zone, name: &Name, kind: RecordType) -> LookUpResult {
         let is_apex = *name == zone.apex;
         let has_addresses = !zone.addresses.is_empty();
-        // The names of another zone exist as well. A resolver may believe that there is nothing below
-        // a name that does not exist (RFC 8020).
+        // The names of another zone exist as well. A resolver may believe that there is nothing
+        // below a name that does not exist (RFC 8020).
         let is_above_zone = || self.above.contains(name);
         let has_records = || self.records.has_at_or_below(name);
         if !is_apex && !has_addresses && !has_records() && !is_above_zone() {

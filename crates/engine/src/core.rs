@@ -68,6 +68,8 @@ pub(crate) struct Core {
     pub(crate) shutdown: Shutdown,
     /// Every task that serves a visitor; a drain waits for them.
     pub(crate) visits: TaskTracker,
+    /// Connections to other servers (`tls.routes`); a drain waits for them last.
+    pub(crate) routed: TaskTracker,
     /// Every task that serves an agent.
     pub(crate) agents: TaskTracker,
     /// Cancelled when the visits are over: agents are disconnected last.

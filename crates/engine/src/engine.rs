@@ -177,6 +177,7 @@ pub async fn start_with_clock(
         metrics: EngineMetrics::new(),
         shutdown,
         visits,
+        routed: TaskTracker::new(),
         agents: TaskTracker::new(),
         agents_stop: CancellationToken::new(),
         api,
@@ -351,8 +352,9 @@ struct Parts {
 }
 
 /// Keeps the gauges current while the engine runs, then takes it down. Admission stops, watchers
-/// are notified, visits finish, agents are disconnected, recordings are stored, workers stop, and
-/// the log is flushed. A hard stop aborts any of these waits.
+/// are notified, visits finish, agents are disconnected, recordings are stored, connections to
+/// other servers finish, workers stop, and the log is flushed. A hard stop aborts any of these
+/// waits.
 async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     let drain = core.shutdown.drain();
     let hard = core.shutdown.hard();
@@ -403,12 +405,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
         log_thread,
         ..
     } = parts;
-    if let Some(managed) = managed {
-        tokio::select! {
-            () = managed.finish() => {}
-            () = hard.cancelled() => {}
-        }
-    }
+    finish_connections(&core, managed).await;
     // Joins threads, so it must not block the current one.
     let joined = tokio::task::spawn_blocking(move || {
         drop(workers);
@@ -444,6 +441,22 @@ fn refresh_state(core: &Core, parts: &Parts) {
     }
     for worker in core.workers() {
         worker.trim(Instant::now());
+    }
+}
+
+/// Ends the link to the platform, and waits for connections to other servers. They are not visits:
+/// the link itself may be one of them, if the platform is the server of a route.
+async fn finish_connections(core: &Core, link: Option<LinkHandle>) {
+    let finished = async {
+        if let Some(link) = link {
+            link.finish().await;
+        }
+        core.routed.close();
+        core.routed.wait().await;
+    };
+    tokio::select! {
+        () = finished => {}
+        () = core.shutdown.hard().cancelled() => {}
     }
 }
 

@@ -71,7 +71,8 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
             spawner.spawn(async move { edge::raw::serve(socket, &tunnel, "tls", &worker).await });
         }
         Ok(Some(ConnectionKind::Routed(socket, route))) => {
-            spawner.spawn(routes::serve(socket, route, worker));
+            let routed = spawner.core.routed.clone();
+            routed.spawn_on(routes::serve(socket, route, worker), &spawner.runtime);
         }
         Ok(None) => {}
         Err(_) => worker.core.metrics.tls_handshake(Handshake::TimedOut),

@@ -129,9 +129,9 @@ impl Http2Exchange {
     }
 }
 
-/// Sends a body until it ends, the stream or its connection ends, or the exchange is abandoned: a body
-/// that waits for the service's window does not read the visitor's end. An error of the visitor comes
-/// first, because the service gets its code.
+/// Sends a body until it ends, the stream or its connection ends, or the exchange is abandoned: a
+/// body that waits for the service's window does not read the visitor's end. An error of the
+/// visitor comes first, because the service gets its code.
 async fn send_body(mut sender: BodySender<CountingBody>, abandoned: CancellationToken) {
     tokio::select! {
         biased;
@@ -157,8 +157,8 @@ fn reset_code(error: &RequestBodyError) -> Reason {
     }
 }
 
-/// The body of a response. `h2` compares its length with `Content-Length`. After the end, a reset is
-/// no error: a service may not need the rest of the request (RFC 9113, 8.1).
+/// The body of a response. `h2` compares its length with `Content-Length`. After the end, a reset
+/// is no error: a service may not need the rest of the request (RFC 9113, 8.1).
 #[derive(Debug)]
 pub(in crate::edge) struct ServiceBody {
     stream: RecvStream,

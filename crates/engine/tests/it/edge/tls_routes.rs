@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use client::agent::AgentStatus;
 use engine::clock::SystemClock;
 use testing::{RawVisitor, TestCa, TestEngine, Upstream, Visitor, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -126,4 +127,33 @@ async fn an_unreachable_server_of_a_route_affects_no_other_name() {
     let visitor = Visitor::new(engine.addr(), engine.ca());
     let mut visitor: RawVisitor = visitor.http1(host).await;
     assert_eq!(visitor.get("/", host).await.status, 200);
+}
+
+/// The link to a platform may be such a connection. It ends after the visits and the agents.
+#[tokio::test]
+async fn a_drain_waits_for_a_routed_connection_last() {
+    let server = Server::start().await;
+    let engine = engine_with_route(server.addr(), false).await;
+    let visitor = server.visitor(&engine);
+    let config = server.ca.client(&["h2"]);
+    let serve = async {
+        let stream = server.accept().await;
+        server.handshake(stream, "h2").await
+    };
+    let (mut far, mut near) = tokio::join!(serve, visitor.connect(NAME, &config));
+    let agent = engine.agent().await;
+    let mut status = agent.status();
+    let stopping = tokio::spawn(engine.stop());
+    let is_offline = |status: &AgentStatus| !matches!(status, AgentStatus::Online { .. });
+    let offline = status.wait_for(is_offline);
+    within("the end of the agent", offline).await.unwrap();
+    near.write_all(b"ping").await.unwrap();
+    let mut request = [0; 4];
+    within("a request", far.read_exact(&mut request))
+        .await
+        .unwrap();
+    assert_eq!(&request, b"ping");
+    assert!(!stopping.is_finished());
+    drop((near, far));
+    within("the end of the engine", stopping).await.unwrap();
 }
