@@ -287,6 +287,8 @@ mod tests {
     #[tokio::test]
     async fn an_abandoned_request_does_not_wait_for_the_window() {
         let (send, mut server) = connect().await;
+        // The connection has other requests.
+        let _other = send.clone();
         let (pieces, received) = mpsc::channel(1);
         let (body, _) = CountingBody::new(RequestBody::Http1(received));
         let request = Request::post("https://service/").body(body).unwrap();
