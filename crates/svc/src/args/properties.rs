@@ -129,7 +129,7 @@ pub(crate) struct TunnelFlags {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// Public host name: a label, or a custom domain. Default: the --name, if it is free
+    /// Public host name or custom domain. Default: the --name, if it is free
     #[arg(long, value_name = "HOSTNAME")]
     pub(crate) hostname: Option<String>,
 
