@@ -128,8 +128,9 @@ impl fmt::Display for PortProblem {
         match self.error.kind() {
             ErrorKind::AddrInUse if port == 53 => write!(
                 f,
-                "in use, probably by a stub resolver; set DNSStubListener=no in \
-                 /etc/systemd/resolved.conf, or give --public-address"
+                "in use by a resolver or name server, which `ss -ln{flag}p 'sport = :53'` shows; stop \
+                 it or restrict it to loopback (systemd-resolved: DNSStubListener=no), or publish \
+                 the records with --dns-program or --dns-update"
             ),
             ErrorKind::AddrInUse => write!(
                 f,
@@ -139,6 +140,10 @@ impl fmt::Display for PortProblem {
                 f,
                 "not permitted; run it as a service with CAP_NET_BIND_SERVICE, or `sudo setcap \
                  cap_net_bind_service=+ep` on the program"
+            ),
+            ErrorKind::AddrNotAvailable => write!(
+                f,
+                "this machine does not have the address; give another --listen-address, or none"
             ),
             _ => write!(f, "{}", self.error),
         }
@@ -164,6 +169,8 @@ mod tests {
         for (port, kind, expected) in [
             (443, ErrorKind::AddrInUse, "ss -lntp 'sport = :443'"),
             (53, ErrorKind::AddrInUse, "DNSStubListener=no"),
+            (53, ErrorKind::AddrInUse, "ss -lntp 'sport = :53'"),
+            (443, ErrorKind::AddrNotAvailable, "--listen-address"),
             (80, ErrorKind::PermissionDenied, "CAP_NET_BIND_SERVICE"),
         ] {
             let text = text(port, kind);
