@@ -173,7 +173,16 @@ impl WantedRecords {
         let missing = self.addresses.iter().filter(|ip| !found.contains(ip));
         changes.extend(missing.map(|ip| RecordChange::Add(DnsRecord::address(record, *ip))));
         let foreign = found.iter().filter(|ip| !self.addresses.contains(ip));
-        changes.extend(foreign.map(|ip| RecordChange::Remove(DnsRecord::address(probe, *ip))));
+        // An address of every name below the wildcard is one of the wildcard's own record.
+        let of_wildcard = record.replacen('*', PROBE, 1);
+        let of_all = match answers.addresses.get(&of_wildcard) {
+            Some(Ok(of_all)) => of_all.as_slice(),
+            _ => &[],
+        };
+        changes.extend(foreign.map(|ip| {
+            let name = if of_all.contains(ip) { record } else { probe };
+            RecordChange::Remove(DnsRecord::address(name, *ip))
+        }));
     }
 
     fn check_delegation(
@@ -330,6 +339,17 @@ impl DnsRecord {
 }
 
 impl RecordChange {
+    /// True if a name has an address that is not one of this server.
+    pub(super) fn is_foreign_address(&self) -> bool {
+        matches!(
+            self,
+            Self::Remove(DnsRecord {
+                kind: RecordKind::A | RecordKind::Aaaa,
+                ..
+            })
+        )
+    }
+
     fn clarify(name: &str, reason: &str) -> Self {
         Self::Clarify {
             name: name.to_owned(),

@@ -154,6 +154,34 @@ fn wrong_addresses_are_named_where_they_are() {
     }
 }
 
+/// The names of probes are no records that an operator could find.
+#[test]
+fn a_wrong_address_of_a_wildcard_is_named_once() {
+    let wanted = wanted();
+    let mut answers = right(&wanted);
+    for name in [
+        "platform.engine.example.com",
+        "turn.engine.example.com",
+        "00000000.engine.example.com",
+        "00000000.t.engine.example.com",
+    ] {
+        answers
+            .addresses
+            .insert(name.to_owned(), Ok(vec![ip(OWN), ip(OTHER)]));
+    }
+    assert_eq!(
+        lines(&wanted, &answers),
+        [
+            "remove *.engine.example.com. A 198.51.100.1",
+            "remove *.t.engine.example.com. A 198.51.100.1",
+        ]
+    );
+    let changes = wanted.changes(&answers);
+    assert!(changes.iter().all(RecordChange::is_foreign_address));
+    let missing = wanted.changes(&RecordAnswers::default());
+    assert!(!missing.iter().any(RecordChange::is_foreign_address));
+}
+
 #[test]
 fn wrong_delegations_are_named() {
     let wanted = wanted();
