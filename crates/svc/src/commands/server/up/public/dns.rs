@@ -74,16 +74,13 @@ impl NameServers {
     async fn addresses(&self, name: &str, own: &[SocketAddr]) -> Answer<Vec<IpAddr>> {
         let mut found = Vec::new();
         for kind in [RecordType::A, RecordType::AAAA] {
-            let of_zone = match ask(own, name, kind, false).await {
-                Ok(message) => addresses_in(&message),
-                Err(_) => Vec::new(),
-            };
-            // The name is in another zone, or an alias of a name in one.
-            if of_zone.is_empty() {
-                let message = ask(&self.resolvers, name, kind, true).await?;
+            let of_zone = ask(own, name, kind, false).await.ok();
+            if let Some(message) = of_zone.filter(has_all_addresses) {
                 found.extend(addresses_in(&message));
             } else {
-                found.extend(of_zone);
+                // The name is in another zone, or an alias of a name in one.
+                let message = ask(&self.resolvers, name, kind, true).await?;
+                found.extend(addresses_in(&message));
             }
         }
         found.sort_unstable();
@@ -246,6 +243,13 @@ fn invalid() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "it is no valid message of DNS")
 }
 
+/// True if the server of a zone has the addresses of a name, or knows that there is none. A resolver
+/// may remember an earlier record, and would remember that one is missing.
+fn has_all_addresses(message: &Message) -> bool {
+    let is_none = message.metadata.authoritative && message.answers.is_empty();
+    is_none || !addresses_in(message).is_empty()
+}
+
 fn addresses_in(message: &Message) -> Vec<IpAddr> {
     let addresses = message
         .answers
@@ -316,8 +320,9 @@ const TCP_TIME: Duration = Duration::from_secs(4);
 
 #[cfg(test)]
 mod tests {
+    use hickory_proto::op::OpCode;
     use hickory_proto::rr::Record;
-    use hickory_proto::rr::rdata::{A, CAA, NS};
+    use hickory_proto::rr::rdata::{A, CAA, CNAME, NS};
     use tokio::net::TcpListener;
 
     use super::super::records::ChallengeRecords;
@@ -384,6 +389,23 @@ mod tests {
         assert!(lines[0].starts_with("add     _acme-challenge.t.engine.example.com."));
         assert!(lines[1].starts_with("add     example.com. "), "{lines:?}");
         assert!(lines[1].ends_with("CAA   0 issue \"letsencrypt.org\""));
+    }
+
+    /// A resolver may still have a record that was removed.
+    #[test]
+    fn the_server_of_a_zone_knows_that_there_is_no_address() {
+        let mut message = Message::response(1, OpCode::Query);
+        assert!(!has_all_addresses(&message), "a referral");
+        message.metadata.authoritative = true;
+        assert!(has_all_addresses(&message));
+        let name = Name::from_ascii("engine.example.com.").unwrap();
+        let alias = Name::from_ascii("host.example.net.").unwrap();
+        let alias = RData::CNAME(CNAME(alias));
+        message.add_answer(Record::from_rdata(name.clone(), 60, alias));
+        assert!(!has_all_addresses(&message), "an alias into another zone");
+        let own = RData::A(A(Ipv4Addr::new(203, 0, 113, 7)));
+        message.add_answer(Record::from_rdata(name, 60, own));
+        assert!(has_all_addresses(&message));
     }
 
     /// Nothing listens on a leased port.
