@@ -201,11 +201,8 @@ pub(super) fn relay(
             "data_dir": layout.data.join("turn"),
         },
     });
-    if options.addresses.local.is_empty() {
-        // Sockets of IPv4 are behind the NAT.
-        let mut public = options.addresses.public.iter();
-        let external = public.find(|ip| ip.is_ipv4());
-        insert(&mut section, "external_ip", json!(external.as_slice()));
+    if let Some(external) = options.addresses.behind_nat() {
+        insert(&mut section, "external_ip", json!([external]));
     }
     json!({ "turn": section })
 }

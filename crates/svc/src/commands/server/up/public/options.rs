@@ -262,21 +262,38 @@ impl ServerAddresses {
                 .hint("give the address at which the internet reaches it with --public-address"));
         }
         let local = public.iter().copied().filter(|ip| is_local(*ip));
-        Ok(Self {
+        let found = Self {
             local: local.collect(),
             listen: listen.unwrap_or_else(all_addresses),
             public,
-        })
+        };
+        if found.exact().is_empty() {
+            let message = "this machine has none of the addresses of --public-address, and a NAT is \
+                           supported only for IPv4";
+            return Err(Failure::usage(message)
+                .named("no_public_address")
+                .hint("give an address of this machine, or the IPv4 address of its NAT"));
+        }
+        Ok(found)
+    }
+
+    /// The public address of IPv4 that only a NAT has. Addresses of IPv6 are often not translated
+    /// on the same machine.
+    pub(super) fn behind_nat(&self) -> Option<IpAddr> {
+        if self.local.iter().any(IpAddr::is_ipv4) {
+            return None;
+        }
+        self.public.iter().copied().find(IpAddr::is_ipv4)
     }
 
     /// The addresses of listeners whose responses must leave from the address of the request:
-    /// behind a NAT, all of them.
+    /// behind a NAT, all of IPv4.
     pub(super) fn exact(&self) -> Vec<IpAddr> {
-        if self.local.is_empty() {
-            vec![Ipv4Addr::UNSPECIFIED.into()]
-        } else {
-            self.local.clone()
+        let mut found = self.local.clone();
+        if self.behind_nat().is_some() {
+            found.push(Ipv4Addr::UNSPECIFIED.into());
         }
+        found
     }
 
     /// An address of this machine that reaches a listener on [`exact`](Self::exact).
@@ -288,11 +305,11 @@ impl ServerAddresses {
     /// Addresses of the own name server. Behind a NAT it is that of the default route: a stub
     /// resolver often has port 53 of a loopback address.
     pub(super) fn name_server(&self) -> Vec<IpAddr> {
-        if self.local.is_empty() {
-            own_addresses()
-        } else {
-            self.local.clone()
+        let mut found = self.local.clone();
+        if self.behind_nat().is_some() {
+            found.extend(own_addresses().into_iter().filter(IpAddr::is_ipv4));
         }
+        found
     }
 }
 
@@ -459,6 +476,30 @@ mod tests {
         assert_eq!(found.public, [outside]);
         assert!(found.local.is_empty());
         assert_eq!(found.exact(), [IpAddr::from(Ipv4Addr::UNSPECIFIED)]);
+    }
+
+    /// Clouds translate IPv4 and route IPv6.
+    #[test]
+    fn a_nat_of_one_family_leaves_the_other_as_it_is() {
+        let [v4, v6]: [IpAddr; 2] = ["203.0.113.7", "2001:db8::7"].map(|ip| ip.parse().unwrap());
+        let addresses = |local: &[IpAddr]| ServerAddresses {
+            public: vec![v4, v6],
+            local: local.to_vec(),
+            listen: Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let mixed = addresses(&[v6]);
+        assert_eq!(mixed.behind_nat(), Some(v4));
+        assert_eq!(mixed.exact(), [v6, Ipv4Addr::UNSPECIFIED.into()]);
+        assert!(mixed.name_server().contains(&v6));
+        let direct = addresses(&[v4, v6]);
+        assert_eq!(direct.behind_nat(), None);
+        assert_eq!(direct.exact(), [v4, v6]);
+        assert_eq!(direct.name_server(), [v4, v6]);
+        let elsewhere = ServerAddresses {
+            public: vec![v6],
+            ..addresses(&[])
+        };
+        assert!(elsewhere.exact().is_empty());
     }
 
     #[test]
