@@ -243,8 +243,8 @@ fn invalid() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "it is no valid message of DNS")
 }
 
-/// True if the server of a zone has the addresses of a name, or knows that there is none. A resolver
-/// may remember an earlier record, and would remember that one is missing.
+/// True if the server of a zone has the addresses of a name, or knows that there is none. A
+/// resolver may remember an earlier record, and would remember that one is missing.
 fn has_all_addresses(message: &Message) -> bool {
     let is_none = message.metadata.authoritative && message.answers.is_empty();
     is_none || !addresses_in(message).is_empty()

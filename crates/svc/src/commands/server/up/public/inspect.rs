@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::dns::NameServers;
-use super::files::{Layout, platform_host, turn_host};
+use super::files::Layout;
 use super::options::Authority;
 use super::progress::IssuedNames;
 use super::records::{ChallengeRecords, WantedRecords};
@@ -39,13 +39,8 @@ async fn report_of(
     let host = file.pointer("/engine/host")?.as_str()?;
     let directory = file.pointer("/certs/acme/directory")?.as_str()?;
     let layout = Layout::new(data);
-    let certificates = [
-        IssuedNames::engine(host, &layout.engine),
-        IssuedNames::host(turn_host(host), &layout.relay),
-        IssuedNames::host(platform_host(host), &layout.platform),
-    ];
     let mut report = CertificateReport::default();
-    for certificate in certificates {
+    for certificate in IssuedNames::of_server(host, &layout) {
         if let Some(info) = certificate.info() {
             let names = info.names.join(", ");
             report

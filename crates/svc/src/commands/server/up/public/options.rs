@@ -268,8 +268,8 @@ impl ServerAddresses {
             public,
         };
         if found.exact().is_empty() {
-            let message = "this machine has none of the addresses of --public-address, and a NAT is \
-                           supported only for IPv4";
+            let message = "this machine has none of the addresses of --public-address, and a NAT \
+                           is supported only for IPv4";
             return Err(Failure::usage(message)
                 .named("no_public_address")
                 .hint("give an address of this machine, or the IPv4 address of its NAT"));

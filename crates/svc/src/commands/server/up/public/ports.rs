@@ -128,9 +128,9 @@ impl fmt::Display for PortProblem {
         match self.error.kind() {
             ErrorKind::AddrInUse if port == 53 => write!(
                 f,
-                "in use by a resolver or name server, which `ss -ln{flag}p 'sport = :53'` shows; stop \
-                 it or restrict it to loopback (systemd-resolved: DNSStubListener=no), or publish \
-                 the records with --dns-program or --dns-update"
+                "in use by a resolver or name server, which `ss -ln{flag}p 'sport = :53'` shows; \
+                 stop it or restrict it to loopback (systemd-resolved: DNSStubListener=no), or \
+                 publish the records with --dns-program or --dns-update"
             ),
             ErrorKind::AddrInUse => write!(
                 f,

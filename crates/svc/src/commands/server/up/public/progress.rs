@@ -7,6 +7,7 @@ use acme::StoredStatus;
 use jiff::Timestamp;
 
 use super::super::ready::CertificateInfo;
+use super::files::{Layout, platform_host, turn_host};
 use crate::output::{self, Format};
 
 /// The names of a certificate, and the directory of its state.
@@ -25,6 +26,15 @@ pub(super) struct Progress {
 }
 
 impl IssuedNames {
+    /// The certificates of a public server: of engine, relay and platform.
+    pub(super) fn of_server(host: &str, layout: &Layout) -> [Self; 3] {
+        [
+            Self::engine(host, &layout.engine),
+            Self::host(turn_host(host), &layout.relay),
+            Self::host(platform_host(host), &layout.platform),
+        ]
+    }
+
     /// The certificate of a managed engine.
     pub(super) fn engine(host: &str, directory: &Path) -> Self {
         Self {
