@@ -32,6 +32,7 @@ use self::{
     public::PublicArgs,
     ready::{PlatformInfo, Ready},
     relay::LocalRelay,
+    saved_state::SavedUpState,
 };
 use crate::connection::{config_directory, data_directory, path};
 use crate::context::{Context, SelectedProject, TemporaryContext, TokenStorage};
@@ -135,6 +136,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         .ok_or_else(|| Failure::usage("no home directory is set").hint("give --data-dir"))?;
     let data = absolute(&data)?;
     let _only = lock_data_directory(&data)?;
+    SavedUpState::check_kind(&data, false)?;
     let ports = Ports::of(&args)?;
     let certificates = Certificates::in_directory(&data, HOST)?;
     let listeners = if args.community {

@@ -15,7 +15,7 @@ mod preflight;
 mod progress;
 mod records;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use client::HostPort;
 use terminal::private;
@@ -34,7 +34,7 @@ use super::{
     lock_data_directory, print_ready,
     ready::{PlatformInfo, PublicInfo, Ready},
     relay::LocalRelay,
-    saved_state::{LOCAL_EMAIL, SavedUpState},
+    saved_state::SavedUpState,
     stop, write_shared_context,
 };
 use crate::connection::data_directory;
@@ -50,10 +50,13 @@ pub(super) async fn run(args: &Args, host: &str) -> Result<(), Failure> {
     let ports = PublicPorts::of(args)?;
     let data = directory(args)?;
     let _only = lock_data_directory(&data)?;
-    check_owner(&data, &options.email)?;
+    SavedUpState::check_kind(&data, true)?;
     let shutdown = signals::listen(DRAIN)?;
     let layout = Layout::new(&data);
-    let interrupted = || Failure::new(Code::Failed, "stopped before everything was ready");
+    let interrupted = || {
+        Failure::new(Code::Failed, "stopped before everything was ready")
+            .hint("start it again; it continues with the certificates that were issued")
+    };
     tokio::select! {
         checked = preflight::run(&options, ports, &layout) => checked?,
         () = shutdown.drain().cancelled() => return Err(interrupted()),
@@ -74,8 +77,7 @@ pub(super) async fn run(args: &Args, host: &str) -> Result<(), Failure> {
     let relay = LocalRelay::launch(&config, secret_file, &data, shutdown.clone()).await?;
 
     let mut progress = Progress::new(args.output);
-    let of_engine = IssuedNames::engine(&options.host, &layout.engine);
-    let of_relay = IssuedNames::host(files::turn_host(&options.host), &layout.relay);
+    let [of_engine, of_relay, of_platform] = IssuedNames::of_server(&options.host, &layout);
     let first = [of_engine, of_relay];
     tokio::select! {
         () = progress.wait(&first) => {}
@@ -104,10 +106,7 @@ pub(super) async fn run(args: &Args, host: &str) -> Result<(), Failure> {
         email: &options.email,
     };
     let platform = LocalPlatform::launch(launch, &data).await?;
-    let of_platform = [IssuedNames::host(
-        files::platform_host(&options.host),
-        &layout.platform,
-    )];
+    let of_platform = [of_platform];
     tokio::select! {
         () = progress.wait(&of_platform) => {}
         () = shutdown.drain().cancelled() => {
@@ -120,8 +119,19 @@ pub(super) async fn run(args: &Args, host: &str) -> Result<(), Failure> {
     let address =
         HostPort::new(&project, port).map_err(|error| Failure::usage(error.to_string()))?;
     let access = engine::engine_config(&address, &token, ca_file.as_deref());
-    engine::wait_until_trusted(&access).await?;
-    relay.wait_for_data().await;
+    let usable = async {
+        let trusted = engine::wait_until_trusted(&access).await;
+        trusted.map_err(|failure| reach_hint(failure, &project))?;
+        relay.wait_for_data().await;
+        Ok::<(), Failure>(())
+    };
+    tokio::select! {
+        usable = usable => usable?,
+        () = shutdown.drain().cancelled() => {
+            stop(running, (None, Some(relay), Some(platform)), &shutdown).await;
+            return Err(interrupted());
+        }
+    }
     let _context = write_shared_context(
         args,
         &address,
@@ -176,14 +186,20 @@ fn directory(args: &Args) -> Result<PathBuf, Failure> {
     absolute(&data)
 }
 
-/// Refuses the directory of a local `svc up`: its users, keys and addresses are those of one machine.
-fn check_owner(data: &Path, email: &str) -> Result<(), Failure> {
-    let saved = SavedUpState::read(data, email)?;
-    if saved.admin_email != LOCAL_EMAIL {
-        return Ok(());
+/// The failure of a server that does not reach itself, with its usual cause.
+fn reach_hint(failure: Failure, name: &str) -> Failure {
+    let is_unreachable = matches!(
+        failure.name(),
+        "engine_unreachable" | "engine_timeout" | "engine_not_resolved"
+    );
+    if !is_unreachable {
+        return failure;
     }
-    let message = format!("{} belongs to a `svc up` without --public", data.display());
-    Err(Failure::usage(message).hint("give another --data-dir, or remove that directory"))
+    failure.hint(format!(
+        "the server connects to its own name {name}: open its port, and behind a NAT let the NAT \
+         return such connections (hairpinning), or let the server's resolver return its private \
+         address for this name"
+    ))
 }
 
 /// The CA certificates that clients need. The authority for tests gives none, so its intermediate
@@ -197,4 +213,26 @@ fn ca_file(options: &PublicOptions, layout: &Layout) -> Result<Option<PathBuf>, 
     private::write(&path, issuers.as_bytes())
         .map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))?;
     Ok(Some(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_reach_itself_names_the_nat() {
+        let failed = |name| {
+            Failure::new(Code::Failed, "no route")
+                .named(name)
+                .hint("old")
+        };
+        let failure = reach_hint(failed("engine_timeout"), "a.engine.example.com");
+        let hint = failure.next_step().unwrap();
+        assert!(
+            hint.contains("a.engine.example.com") && hint.contains("NAT"),
+            "{hint}"
+        );
+        let other = reach_hint(failed("unauthorized"), "a.engine.example.com");
+        assert_eq!(other.next_step(), Some("old"));
+    }
 }

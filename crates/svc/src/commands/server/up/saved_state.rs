@@ -45,6 +45,26 @@ impl SavedUpState {
         }
     }
 
+    /// Refuses the directory of the other kind of `svc up`: users, keys and addresses of a local
+    /// platform are those of one machine.
+    pub(super) fn check_kind(data: &Path, is_public: bool) -> Result<(), Failure> {
+        let of_new = if is_public { "" } else { LOCAL_EMAIL };
+        let is_local = Self::read(data, of_new)?.admin_email == LOCAL_EMAIL;
+        if is_local != is_public {
+            return Ok(());
+        }
+        let (kind, hint) = if is_public {
+            (
+                "without",
+                "give another --data-dir, or remove that directory",
+            )
+        } else {
+            ("with", "give another --data-dir, or start it with --public")
+        };
+        let message = format!("{} belongs to a `svc up` {kind} --public", data.display());
+        Err(Failure::usage(message).hint(hint))
+    }
+
     /// Writes the state, readable only by its owner.
     pub(super) fn write(&self, data: &Path) -> Result<(), Failure> {
         let path = data.join(FILE);
@@ -58,7 +78,7 @@ impl SavedUpState {
 
 impl std::fmt::Debug for SavedUpState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kept")
+        f.debug_struct("SavedUpState")
             .field("admin_email", &self.admin_email)
             .finish_non_exhaustive()
     }
@@ -87,6 +107,22 @@ mod tests {
         let again = SavedUpState::read(dir.path(), LOCAL_EMAIL).unwrap();
         assert_eq!(again.admin_password.as_deref(), Some("secret"));
         assert!(!format!("{again:?}").contains("secret"));
+    }
+
+    #[test]
+    fn the_directory_of_the_other_kind_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        for is_public in [true, false] {
+            SavedUpState::check_kind(dir.path(), is_public).unwrap();
+        }
+        for (email, is_public) in [(LOCAL_EMAIL, false), ("ada@example.com", true)] {
+            let saved = SavedUpState::read(&dir.path().join("new"), email).unwrap();
+            saved.write(dir.path()).unwrap();
+            SavedUpState::check_kind(dir.path(), is_public).unwrap();
+            let failure = SavedUpState::check_kind(dir.path(), !is_public).unwrap_err();
+            assert!(failure.message().contains("--public"), "{failure}");
+            assert!(failure.next_step().unwrap().contains("--data-dir"));
+        }
     }
 
     #[test]
