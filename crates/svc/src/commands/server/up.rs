@@ -190,7 +190,11 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let access = engine::engine_config(&address, &token, Some(&certificates.ca));
     engine::wait_until_trusted(&access).await?;
     if let Some(relay) = &relay {
-        relay.wait_for_data().await;
+        // After a signal its link is closed, and the wait would not end.
+        tokio::select! {
+            () = relay.wait_for_data() => {}
+            () = shutdown.drain().cancelled() => {}
+        }
     }
     let _context = write_shared_context(
         &args,
