@@ -21,6 +21,8 @@ pub struct StoredStatus {
 /// A certificate in a state directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredCertificate {
+    /// URL of the directory of its authority.
+    pub directory: String,
     /// Its names, as they were ordered.
     pub names: Vec<String>,
     /// Its last second, in seconds since 1970.
@@ -50,6 +52,7 @@ impl StoredCertificate {
         let issued = IssuedCertificate::parse(&file.chain, &file.key, &file.names, &provider);
         Some(Self {
             expires_at: issued.ok()?.validity().not_after,
+            directory: file.directory,
             names: file.names,
             chain: file.chain,
         })
@@ -105,6 +108,7 @@ mod tests {
         );
         let status = StoredStatus::read(directory.path());
         let certificate = status.certificate.unwrap();
+        assert_eq!(certificate.directory, "https://ca.example/directory");
         assert_eq!(certificate.names, names);
         assert_eq!(certificate.chain, chain);
         assert_eq!(certificate.expires_at, 4_102_444_800);

@@ -15,9 +15,10 @@ mod preflight;
 mod progress;
 mod records;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use client::HostPort;
+use serde_json::Value;
 use terminal::private;
 
 pub(crate) use self::options::PublicArgs;
@@ -51,6 +52,7 @@ pub(super) async fn run(args: &Args, host: &str) -> Result<(), Failure> {
     let data = directory(args)?;
     let _only = lock_data_directory(&data)?;
     SavedUpState::check_kind(&data, true)?;
+    check_host(&data, &options.host)?;
     let shutdown = signals::listen(DRAIN)?;
     let layout = Layout::new(&data);
     let interrupted = || {
@@ -77,7 +79,9 @@ pub(super) async fn run(args: &Args, host: &str) -> Result<(), Failure> {
     let relay = LocalRelay::launch(&config, secret_file, &data, shutdown.clone()).await?;
 
     let mut progress = Progress::new(args.output);
-    let [of_engine, of_relay, of_platform] = IssuedNames::of_server(&options.host, &layout);
+    let authority_url = &options.authority.directory;
+    let [of_engine, of_relay, of_platform] =
+        IssuedNames::of_server(&options.host, &layout, authority_url);
     let first = [of_engine, of_relay];
     tokio::select! {
         () = progress.wait(&first) => {}
@@ -186,6 +190,25 @@ fn directory(args: &Args) -> Result<PathBuf, Failure> {
     absolute(&data)
 }
 
+/// Refuses the directory of a server with another host: the addresses of its projects are below
+/// that one. A start that failed before the platform does not count.
+fn check_host(data: &Path, host: &str) -> Result<(), Failure> {
+    let file = std::fs::read(data.join("platform.yaml")).ok();
+    let file = file.and_then(|file| serde_json::from_slice::<Value>(&file).ok());
+    let earlier = file
+        .as_ref()
+        .and_then(|file| file.pointer("/engines/0/cluster_domain"))
+        .and_then(Value::as_str);
+    match earlier {
+        Some(earlier) if earlier != host => {
+            let message = format!("{} belongs to the server {earlier}", data.display());
+            let hint = format!("start it with --public {earlier}, or give another --data-dir");
+            Err(Failure::usage(message).hint(hint))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The failure of a server that does not reach itself, with its usual cause.
 fn reach_hint(failure: Failure, name: &str) -> Failure {
     let is_unreachable = matches!(
@@ -218,6 +241,19 @@ fn ca_file(options: &PublicOptions, layout: &Layout) -> Result<Option<PathBuf>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_keeps_its_host() {
+        let directory = tempfile::tempdir().unwrap();
+        let host = "engine.example.com";
+        check_host(directory.path(), host).unwrap();
+        let file = r#"{"engines": [{"cluster_domain": "engine.example.com"}]}"#;
+        std::fs::write(directory.path().join("platform.yaml"), file).unwrap();
+        check_host(directory.path(), host).unwrap();
+        let failure = check_host(directory.path(), "other.example.com").unwrap_err();
+        let hint = failure.next_step().unwrap();
+        assert!(hint.contains("--public engine.example.com"), "{hint}");
+    }
 
     #[test]
     fn a_server_that_does_not_reach_itself_names_the_nat() {

@@ -40,7 +40,7 @@ async fn report_of(
     let directory = file.pointer("/certs/acme/directory")?.as_str()?;
     let layout = Layout::new(data);
     let mut report = CertificateReport::default();
-    for certificate in IssuedNames::of_server(host, &layout) {
+    for certificate in IssuedNames::of_server(host, &layout, directory) {
         if let Some(info) = certificate.info() {
             let names = info.names.join(", ");
             report

@@ -34,7 +34,8 @@ pub(super) async fn run(
     layout: &Layout,
 ) -> Result<(), Failure> {
     let wanted = wanted(options, layout);
-    let certificates = IssuedNames::of_server(&options.host, layout);
+    let authority = &options.authority.directory;
+    let certificates = IssuedNames::of_server(&options.host, layout, authority);
     let is_issued = certificates.iter().all(|names| names.info().is_some());
     let mut shown = String::new();
     loop {

@@ -10,10 +10,12 @@ use super::super::ready::CertificateInfo;
 use super::files::{Layout, platform_host, turn_host};
 use crate::output::{self, Format};
 
-/// The names of a certificate, and the directory of its state.
+/// The names of a certificate, its authority, and the directory of its state.
 #[derive(Debug)]
 pub(super) struct IssuedNames {
     names: Vec<String>,
+    /// URL of the authority's directory.
+    authority: String,
     directory: PathBuf,
 }
 
@@ -27,25 +29,19 @@ pub(super) struct Progress {
 
 impl IssuedNames {
     /// The certificates of a public server: of engine, relay and platform.
-    pub(super) fn of_server(host: &str, layout: &Layout) -> [Self; 3] {
+    pub(super) fn of_server(host: &str, layout: &Layout, authority: &str) -> [Self; 3] {
+        let of_engine = vec![host.to_owned(), format!("*.t.{host}"), format!("*.{host}")];
         [
-            Self::engine(host, &layout.engine),
-            Self::host(turn_host(host), &layout.relay),
-            Self::host(platform_host(host), &layout.platform),
+            Self::new(of_engine, authority, &layout.engine),
+            Self::new(vec![turn_host(host)], authority, &layout.relay),
+            Self::new(vec![platform_host(host)], authority, &layout.platform),
         ]
     }
 
-    /// The certificate of a managed engine.
-    pub(super) fn engine(host: &str, directory: &Path) -> Self {
+    fn new(names: Vec<String>, authority: &str, directory: &Path) -> Self {
         Self {
-            names: vec![host.to_owned(), format!("*.t.{host}"), format!("*.{host}")],
-            directory: directory.to_owned(),
-        }
-    }
-
-    pub(super) fn host(host: String, directory: &Path) -> Self {
-        Self {
-            names: vec![host],
+            names,
+            authority: authority.to_owned(),
             directory: directory.to_owned(),
         }
     }
@@ -57,7 +53,7 @@ impl IssuedNames {
         Some(format!("{name}: {}", output::plain(&problem)))
     }
 
-    /// The certificate, if it has all names and has not expired.
+    /// The certificate, if it is from the authority, has all names and has not expired.
     pub(super) fn info(&self) -> Option<CertificateInfo> {
         self.info_of(StoredStatus::read(&self.directory), Timestamp::now())
     }
@@ -66,7 +62,9 @@ impl IssuedNames {
         let stored = status.certificate?;
         let has_all = self.names.iter().all(|name| stored.names.contains(name));
         let end = Timestamp::from_second(stored.expires_at).ok()?;
-        (has_all && end > now).then(|| CertificateInfo {
+        // One from the authority for tests is replaced by the next order.
+        let is_current = stored.directory == self.authority && end > now;
+        (has_all && is_current).then(|| CertificateInfo {
             names: stored.names,
             expires_at: end.to_string(),
         })
@@ -153,9 +151,12 @@ mod tests {
 
     use super::*;
 
+    const AUTHORITY: &str = "https://ca.example/directory";
+
     fn stored(names: &[&str], expires_at: i64) -> StoredStatus {
         StoredStatus {
             certificate: Some(StoredCertificate {
+                directory: AUTHORITY.to_owned(),
                 names: names.iter().map(|name| (*name).to_owned()).collect(),
                 expires_at,
                 chain: String::new(),
@@ -166,7 +167,8 @@ mod tests {
 
     #[test]
     fn a_certificate_counts_with_all_names_until_it_expires() {
-        let engine = IssuedNames::engine("e.example", Path::new("/nonexistent"));
+        let layout = Layout::new(Path::new("/nonexistent"));
+        let [engine, _, _] = IssuedNames::of_server("e.example", &layout, AUTHORITY);
         let all = ["e.example", "*.t.e.example", "*.e.example"];
         let now = Timestamp::from_second(1_000).unwrap();
         let info = engine.info_of(stored(&all, 2_000), now).unwrap();
@@ -174,12 +176,15 @@ mod tests {
         assert!(engine.info_of(stored(&all, 1_000), now).is_none());
         assert!(engine.info_of(stored(&all[..2], 2_000), now).is_none());
         assert!(engine.info_of(StoredStatus::default(), now).is_none());
+        let [other, _, _] = IssuedNames::of_server("e.example", &layout, "https://other.example");
+        assert!(other.info_of(stored(&all, 2_000), now).is_none());
     }
 
     #[test]
     fn a_failed_order_shows_the_text_of_the_authority() {
         let directory = tempfile::tempdir().unwrap();
-        let host = IssuedNames::host("e.example".to_owned(), directory.path());
+        let names = vec!["e.example".to_owned()];
+        let host = IssuedNames::new(names, AUTHORITY, directory.path());
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(host.state(now), (false, "ordered…".to_owned()));
         let problem = directory.path().join("problem.txt");
