@@ -9,7 +9,7 @@
 // The management address has Pebble's own routes, and adds and removes TXT records:
 // `PUT /txt/NAME/VALUE`, `DELETE /txt/NAME/VALUE`. `POST /deactivate/ID` deactivates an account.
 // `PUT /delegation/ADDRESS` delegates the names of challenges to a name server with this address,
-// which has their TXT records from then on.
+// which has their TXT records from then on; `DELETE /delegation` ends this.
 package main
 
 import (
@@ -79,6 +79,7 @@ func main() {
 	routes.HandleFunc("PUT /txt/{name}/{value}", names.add)
 	routes.HandleFunc("DELETE /txt/{name}/{value}", names.remove)
 	routes.HandleFunc("PUT /delegation/{server}", names.delegate)
+	routes.HandleFunc("DELETE /delegation", names.delegate)
 	routes.HandleFunc("POST /deactivate/{id}", func(response http.ResponseWriter, request *http.Request) {
 		deactivate(store, request.PathValue("id"), response)
 	})
@@ -130,6 +131,7 @@ func (r *records) remove(response http.ResponseWriter, request *http.Request) {
 	r.values[name] = slices.DeleteFunc(r.values[name], func(found string) bool { return found == value })
 }
 
+// Without a server in the path the names are delegated no longer.
 func (r *records) delegate(response http.ResponseWriter, request *http.Request) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
