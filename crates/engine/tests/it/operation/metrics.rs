@@ -87,8 +87,9 @@ async fn a_scrape_contains_exactly_the_documented_metrics() {
         .iter()
         .map(|(name, (kind, _))| (name.clone(), kind.clone()))
         .collect();
-    // Only an engine with `certs.acme` has it.
+    // Only engines with `certs.acme` and with custom domains have them.
     expected.remove("svc_acme_certificate_expiry_timestamp_seconds");
+    expected.remove("svc_domain_certificate_expiry_timestamp_seconds");
     // Only an engine with `domains` has it.
     expected.remove("svc_domain_certificate_expiry_timestamp_seconds");
     assert_eq!(types, expected, "{text}");
