@@ -102,8 +102,10 @@ fn each_domain_gets_a_certificate_and_a_failure_delays_no_other() -> Result<()> 
     assert!(checked.contains(warning), "{checked}");
     // Neither the domain that failed nor an unknown name makes the engine unready.
     let metrics = svc.ready()["metrics_url"].as_str().context("no metrics")?;
-    let ready = Curl::plain().status(&[&format!("{metrics}/readyz")])?;
-    assert_eq!(ready, 200);
+    let ready = format!("{metrics}/readyz");
+    eventually("the readiness", || {
+        Ok(Curl::plain().status(&[&ready])? == 200)
+    })?;
     let (url, resolve) = at(&svc, "unknown.example.com")?;
     let refused = Curl::trusting(authority.root()).get(&["--resolve", &resolve, &url]);
     assert!(refused.is_err(), "it has no certificate");
