@@ -250,6 +250,22 @@ async fn an_interrupted_prompt_leaves_the_terminal_as_it_was() {
     }
 }
 
+/// The command line of this program, which another one starts in its own place.
+fn started_by(home: &Home, starter: &str, options: &[&str], args: &[&str]) -> Command {
+    let mut command = Command::new(starter);
+    command
+        .args(options)
+        .arg(env!("CARGO_BIN_EXE_svc"))
+        .args(args)
+        .env_clear()
+        .env("HOME", home.path())
+        .current_dir(home.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
 /// Signals of a supervisor and of a closed terminal end the program at either prompt, also if the
 /// program handles them otherwise.
 #[tokio::test]
@@ -263,7 +279,9 @@ async fn a_signal_at_a_prompt_leaves_the_terminal_as_it_was() {
     ];
     for (args, is_second) in prompts {
         for signal in [Signal::SIGTERM, Signal::SIGHUP] {
-            let mut asked = TerminalCommand::start(&home, args);
+            // The caller of the tests may ignore a signal, and the program inherits that.
+            let mut program = started_by(&home, "/usr/bin/env", &["--default-signal"], args);
+            let mut asked = TerminalCommand::spawn(&mut program);
             asked.until("it is not shown): ").await;
             if is_second {
                 asked.answer("correct horse\n");
@@ -282,17 +300,8 @@ async fn a_signal_at_a_prompt_leaves_the_terminal_as_it_was() {
 #[tokio::test]
 async fn an_ignored_signal_does_not_end_a_prompt() {
     let home = Home::new();
-    let mut shell = Command::new("/bin/sh");
-    shell
-        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\""])
-        .arg(env!("CARGO_BIN_EXE_svc"))
-        .args(PROMPT)
-        .env_clear()
-        .env("HOME", home.path())
-        .current_dir(home.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
+    let script = ["-c", "trap '' HUP; exec \"$0\" \"$@\""];
+    let mut shell = started_by(&home, "/bin/sh", &script, &PROMPT);
     let mut asked = TerminalCommand::spawn(&mut shell);
     asked.until("it is not shown): ").await;
     asked.signal(Signal::SIGHUP);
