@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::tls::covers;
 use rustls::RootCertStore;
-use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::CryptoProvider;
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use x509_parser::parse_x509_certificate;
 
 use crate::schedule::Validity;
@@ -187,19 +188,6 @@ fn validity(certificate: &CertificateDer<'_>) -> Result<Validity, ChainError> {
         not_before: validity.not_before.timestamp(),
         not_after: validity.not_after.timestamp(),
     })
-}
-
-/// True if a certificate is valid for a name, or for names below it if it starts with `*.`.
-fn covers(certificate: &CertificateDer<'_>, name: &str) -> bool {
-    let probe = name.strip_prefix("*.").map(|rest| format!("a.{rest}"));
-    let probe = probe.as_deref().unwrap_or(name);
-    let (Ok(parsed), Ok(name)) = (
-        ParsedCertificate::try_from(certificate),
-        ServerName::try_from(probe),
-    ) else {
-        return false;
-    };
-    verify_server_name(&parsed, &name).is_ok()
 }
 
 /// Chains of public authorities have two to four certificates.

@@ -11,7 +11,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 
 pub use self::inspect::inspect;
-pub use self::names::{names_of, warn_missing_names};
+pub use self::names::{covers, names_of, warn_missing_names};
 pub use self::pair::{CertFiles, RejectionReason, TlsError};
 pub use self::reload::{
     CHECK_INTERVAL, DOMAIN_EXPIRY_METRIC, EXPIRY_METRIC, RELOADS_METRIC, ReloadingCert,

@@ -58,7 +58,7 @@ pub(super) fn replaces(
 }
 
 /// True if a certificate is valid for a name, or for names below it if it starts with `*.`.
-fn covers(certificate: &CertificateDer<'_>, name: &str) -> bool {
+pub fn covers(certificate: &CertificateDer<'_>, name: &str) -> bool {
     let probe = name.strip_prefix("*.").map(|rest| format!("a.{rest}"));
     let probe = probe.as_deref().unwrap_or(name);
     let (Ok(parsed), Ok(name)) = (
