@@ -478,7 +478,7 @@ const LONGEST_QUESTION: i64 = 24 * 3600;
 const USUAL_QUESTION: i64 = 6 * 3600;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::atomic::{AtomicI64, Ordering};
 
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
@@ -490,7 +490,7 @@ mod tests {
     const DIRECTORY: &str = "http://127.0.0.1:1/directory";
     const NAME: &str = "h.example";
 
-    pub(super) fn settings(state_dir: &Path) -> Settings {
+    pub(crate) fn settings(state_dir: &Path) -> Settings {
         Settings {
             directory: DIRECTORY.to_owned(),
             contact: Vec::new(),

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::manager::tests::settings;
 
 const DIRECTORY: &str = "http://127.0.0.1:1/directory";
 const NAME: &str = "h.example";
@@ -14,18 +15,7 @@ fn continues(order: &OrderFile, key_of_certificate: &str) -> bool {
     let lock = folder.try_lock().unwrap().unwrap();
     let now: WallClock = Arc::new(|| 0_i64);
     let client = AuthorityClient::new(DIRECTORY, None, Arc::clone(&now)).unwrap();
-    let settings = Settings {
-        directory: DIRECTORY.to_owned(),
-        contact: Vec::new(),
-        external_account: None,
-        key_type: KeyType::P256,
-        ca_file: None,
-        challenges: vec![ChallengeKind::TlsAlpn01],
-        dns: None,
-        names: vec![NAME.to_owned()],
-        state_dir: directory.path().to_owned(),
-        first_retry: Duration::from_secs(30),
-    };
+    let settings = settings(directory.path());
     let attempt = OrderAttempt {
         settings: &settings,
         folder: &folder,
