@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::dns_program::DnsProgram;
 use crate::dns_provider::{DnsProvider, ResponderSettings, challenge_name};
-use crate::place::Place;
+use crate::section_context::SectionContext;
 use crate::settings::Settings;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -84,7 +84,7 @@ pub(crate) struct DnsForms {
 /// The parts of the configuration that the ways depend on.
 #[derive(Debug)]
 pub(crate) struct DnsContext<'a> {
-    pub(crate) place: &'a Place<'a>,
+    pub(crate) outer: &'a SectionContext<'a>,
     /// Names of the certificate.
     pub(crate) names: &'a [String],
     /// `dns-01` is a challenge.
@@ -101,7 +101,7 @@ pub(crate) fn provider(
     forms: DnsForms,
     context: &DnsContext<'_>,
 ) -> Result<Option<DnsProvider>, ConfigErrors> {
-    let place = context.place;
+    let outer = context.outer;
     let keys = [
         ("dns_program", forms.program.is_some()),
         ("dns_update", forms.update.is_some()),
@@ -110,20 +110,20 @@ pub(crate) fn provider(
     let mut keys = keys.into_iter().filter(|(_, is_set)| *is_set);
     let refused = |key: &str, message: &str| {
         Err(ConfigErrors::from(ConfigError::new(
-            place.key(key),
+            outer.key(key),
             message,
         )))
     };
-    let challenges = place.key("challenges");
+    let challenges = outer.key("challenges");
     match (keys.next(), context.has_dns) {
         (Some((key, _)), false) => {
             let message = format!("this is not used; add dns-01 to {challenges}");
-            let error = ConfigError::new(place.key(key), message).depending_on(&challenges);
+            let error = ConfigError::new(outer.key(key), message).depending_on(&challenges);
             return Err(error.into());
         }
         (None, false) => return Ok(None),
         (None, true) => {
-            let others = if place.can_respond {
+            let others = if outer.can_respond {
                 ", dns_update or dns_responder"
             } else {
                 " or dns_update"
@@ -139,21 +139,21 @@ pub(crate) fn provider(
             "only one of dns_program, dns_update and dns_responder is used; remove the others",
         );
     }
-    if forms.responder.is_some() && !place.can_respond {
+    if forms.responder.is_some() && !outer.can_respond {
         let message = "only an engine answers for the names of challenges itself; use dns_program \
                        or dns_update";
         return refused("dns_responder", message);
     }
     if let Some(program) = forms.program {
         return Ok(Some(DnsProvider::Program(DnsProgram {
-            path: path(&place.key("dns_program"), program)?,
+            path: path(&outer.key("dns_program"), program)?,
             timeout: context.program_timeout,
             propagation: context.propagation,
         })));
     }
     if let Some(section) = forms.update {
         return Ok(Some(DnsProvider::Update {
-            update: update(section, place)?,
+            update: update(section, outer)?,
             propagation: context.propagation,
         }));
     }
@@ -161,9 +161,12 @@ pub(crate) fn provider(
     Ok(responder.transpose()?.map(DnsProvider::Responder))
 }
 
-fn update(section: DnsUpdateSection, place: &Place<'_>) -> Result<DnsUpdate, ConfigErrors> {
+fn update(
+    section: DnsUpdateSection,
+    outer: &SectionContext<'_>,
+) -> Result<DnsUpdate, ConfigErrors> {
     let mut errors = ConfigErrors::default();
-    let key = |name: &str| place.key(&format!("dns_update.{name}"));
+    let key = |name: &str| outer.key(&format!("dns_update.{name}"));
     let server = required(&key("server"), section.server)
         .and_then(|server| host_and_port(&key("server"), &server));
     let server = errors.keep(server);
@@ -221,9 +224,9 @@ fn responder(
     section: DnsResponderSection,
     context: &DnsContext<'_>,
 ) -> Result<ResponderSettings, ConfigErrors> {
-    let place = context.place;
+    let outer = context.outer;
     let mut errors = ConfigErrors::default();
-    let key = |name: &str| place.key(&format!("dns_responder.{name}"));
+    let key = |name: &str| outer.key(&format!("dns_responder.{name}"));
     if section.listen_addr.is_empty() {
         let message = "at least one address is required";
         errors.push(ConfigError::new(key("listen_addr"), message));
@@ -233,8 +236,8 @@ fn responder(
         let parsed = address(&key(&format!("listen_addr.{index}")), value, "0.0.0.0:53");
         listen.extend(errors.keep(parsed));
     }
-    let addresses = errors.keep(host_addresses(&section, place));
-    let name_server = section.name_server.as_deref().unwrap_or(context.place.host);
+    let addresses = errors.keep(host_addresses(&section, outer));
+    let name_server = section.name_server.as_deref().unwrap_or(context.outer.host);
     let zones = addresses.map(|addresses| zones(&section, addresses, name_server, context));
     let zones = zones.and_then(|zones| errors.keep(zones));
     if zones
@@ -255,9 +258,9 @@ fn responder(
 /// The addresses for `serve_zone`; none without it.
 fn host_addresses(
     section: &DnsResponderSection,
-    place: &Place<'_>,
+    outer: &SectionContext<'_>,
 ) -> Result<Vec<IpAddr>, ConfigErrors> {
-    let key = place.key("dns_responder.addresses");
+    let key = outer.key("dns_responder.addresses");
     if section.serve_zone == section.addresses.is_empty() {
         let message = if section.serve_zone {
             "this key is required, because serve_zone is true"
@@ -289,18 +292,18 @@ fn zones(
     name_server: &str,
     context: &DnsContext<'_>,
 ) -> Result<Zones, ConfigError> {
-    let place = context.place;
-    let key = |name: &str| place.key(&format!("dns_responder.{name}"));
+    let outer = context.outer;
+    let key = |name: &str| outer.key(&format!("dns_responder.{name}"));
     let failed = |name: &'static str| {
         move |error: dns::NameError| ConfigError::new(key(name), error.to_string())
     };
     let mut zones = Vec::new();
-    let hosts = format!("t.{}", place.host);
+    let hosts = format!("t.{}", outer.host);
     if section.serve_zone {
         let zone = Zone::of_hosts(&hosts, addresses);
         zones.push(zone.map_err(failed("serve_zone"))?);
     }
-    let names = || context.names.iter().chain(place.other_names);
+    let names = || context.names.iter().chain(outer.other_names);
     if let Some(zone) = &section.zone {
         zones.push(Zone::of_challenges(zone).map_err(failed("zone"))?);
         for name in names() {

@@ -19,10 +19,10 @@ mod error;
 mod http_answers;
 mod manager;
 mod order;
-mod place;
 mod resolver;
 mod schedule;
 mod section;
+mod section_context;
 mod settings;
 mod status;
 mod store;
@@ -40,9 +40,9 @@ pub use self::manager::{
     Certificate, CertificateSet, EXPIRY_METRIC, Manager, ORDERS_METRIC, domain_state_dir,
     last_problem,
 };
-pub use self::place::Place;
 pub use self::schedule::{RenewalWindow, Validity};
 pub use self::section::{AcmeSection, inspect};
+pub use self::section_context::SectionContext;
 pub use self::settings::{ChallengeKind, ExternalAccount, KeyType, Settings, WallClock};
 pub use self::status::{StoredCertificate, StoredStatus};
 pub use self::tls_config::TlsConfig;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dns_section::{self, DnsContext, DnsForms, DnsResponderSection, DnsUpdateSection};
 use crate::manager::last_problem;
-use crate::place::Place;
+use crate::section_context::SectionContext;
 use crate::settings::{ChallengeKind, ExternalAccount, KeyType, Settings};
 
 /// A certificate from an authority, as in the file.
@@ -124,9 +124,9 @@ impl AcmeSection {
     ///
     /// # Errors
     /// All mistakes.
-    pub fn check(self, place: &Place<'_>) -> Result<Settings, ConfigErrors> {
+    pub fn check(self, context: &SectionContext<'_>) -> Result<Settings, ConfigErrors> {
         let mut errors = ConfigErrors::default();
-        let settings = check_values(self, place, &mut errors);
+        let settings = check_values(self, context, &mut errors);
         errors.finish(settings)
     }
 }
@@ -150,50 +150,50 @@ pub fn inspect(
 
 fn check_values(
     section: AcmeSection,
-    place: &Place<'_>,
+    context: &SectionContext<'_>,
     errors: &mut ConfigErrors,
 ) -> Option<Settings> {
     if !section.terms_agreed {
         let message = "the authority requires that you agree to its terms of service; read them \
                        and set this to true";
-        errors.push(ConfigError::new(place.key("terms_agreed"), message));
+        errors.push(ConfigError::new(context.key("terms_agreed"), message));
     }
-    let directory = errors.keep(directory(section.directory, place));
-    let contact = errors.keep(contact(&section.contact, place));
+    let directory = errors.keep(directory(section.directory, context));
+    let contact = errors.keep(contact(&section.contact, context));
     let has_dns = section.challenges.contains(&ChallengeForm::Dns01);
-    let challenges = errors.keep(challenges(&section.challenges, place));
+    let challenges = errors.keep(challenges(&section.challenges, context));
     let timeout = seconds(
-        &place.key("dns_program_timeout_seconds"),
+        &context.key("dns_program_timeout_seconds"),
         section.dns_program_timeout_seconds,
         1..=1800,
     );
     let propagation = seconds(
-        &place.key("dns_propagation_seconds"),
+        &context.key("dns_propagation_seconds"),
         section.dns_propagation_seconds,
         0..=3600,
     );
     let (timeout, propagation) = (errors.keep(timeout), errors.keep(propagation));
-    let ca_file = errors.keep(optional_path(&place.key("ca_file"), section.ca_file));
+    let ca_file = errors.keep(optional_path(&context.key("ca_file"), section.ca_file));
     let external_account = section.external_account;
-    let external_account = external_account.map(|section| external_account_of(section, place));
+    let external_account = external_account.map(|section| external_account_of(section, context));
     let external_account = errors.keep(external_account.transpose());
-    let default = place.state_dir.map(|dir| dir.join("acme"));
-    let state_dir = values::state_dir(&place.key("state_dir"), section.state_dir, default);
+    let default = context.state_dir.map(|dir| dir.join("acme"));
+    let state_dir = values::state_dir(&context.key("state_dir"), section.state_dir, default);
     let state_dir = errors.keep(state_dir);
-    let names = errors.keep(names(place, has_dns));
+    let names = errors.keep(names(context, has_dns));
     let forms = DnsForms {
         program: section.dns_program,
         update: section.dns_update,
         responder: section.dns_responder,
     };
-    let context = DnsContext {
-        place,
+    let dns_context = DnsContext {
+        outer: context,
         names: names.as_deref().unwrap_or_default(),
         has_dns,
         program_timeout: timeout.unwrap_or_default(),
         propagation: propagation.unwrap_or_default(),
     };
-    let dns = errors.keep(dns_section::provider(forms, &context));
+    let dns = errors.keep(dns_section::provider(forms, &dns_context));
     Some(Settings {
         directory: directory?,
         contact: contact?,
@@ -212,24 +212,24 @@ fn check_values(
 }
 
 /// The names of the certificate. Wildcards need DNS records.
-fn names(place: &Place<'_>, has_dns: bool) -> Result<Vec<String>, ConfigError> {
-    let host = place.host.to_ascii_lowercase();
+fn names(context: &SectionContext<'_>, has_dns: bool) -> Result<Vec<String>, ConfigError> {
+    let host = context.host.to_ascii_lowercase();
     if !is_dns_name(&host) || host.parse::<Ipv4Addr>().is_ok() {
         let message = format!(
             "{host:?} is not a DNS name, and {} orders certificates only for DNS names",
-            place.key
+            context.key
         );
-        return Err(ConfigError::new(place.host_key, message));
+        return Err(ConfigError::new(context.host_key, message));
     }
     let mut names = vec![host];
     if has_dns {
-        names.extend_from_slice(place.wildcards);
+        names.extend_from_slice(context.wildcards);
     }
     Ok(names)
 }
 
-fn directory(value: String, place: &Place<'_>) -> Result<String, ConfigError> {
-    let error = |message: &str| ConfigError::new(place.key("directory"), message);
+fn directory(value: String, context: &SectionContext<'_>) -> Result<String, ConfigError> {
+    let error = |message: &str| ConfigError::new(context.key("directory"), message);
     let invalid = || error("this is not an https address");
     let uri: http::Uri = value.parse().map_err(|_| invalid())?;
     let host = uri.host().ok_or_else(invalid)?;
@@ -246,7 +246,10 @@ fn directory(value: String, place: &Place<'_>) -> Result<String, ConfigError> {
 }
 
 /// Mail addresses as the protocol names them.
-fn contact(addresses: &[String], place: &Place<'_>) -> Result<Vec<String>, ConfigErrors> {
+fn contact(
+    addresses: &[String],
+    context: &SectionContext<'_>,
+) -> Result<Vec<String>, ConfigErrors> {
     let mut errors = ConfigErrors::default();
     let mut contact = Vec::new();
     for (index, address) in addresses.iter().enumerate() {
@@ -256,7 +259,7 @@ fn contact(addresses: &[String], place: &Place<'_>) -> Result<Vec<String>, Confi
         if is_address && address.bytes().all(|byte| byte.is_ascii_graphic()) {
             contact.push(format!("mailto:{address}"));
         } else {
-            let key = place.key(&format!("contact.{index}"));
+            let key = context.key(&format!("contact.{index}"));
             errors.push(ConfigError::new(key, "this is not a mail address"));
         }
     }
@@ -265,16 +268,16 @@ fn contact(addresses: &[String], place: &Place<'_>) -> Result<Vec<String>, Confi
 
 fn challenges(
     forms: &[ChallengeForm],
-    place: &Place<'_>,
+    context: &SectionContext<'_>,
 ) -> Result<Vec<ChallengeKind>, ConfigError> {
-    let key = place.key("challenges");
+    let key = context.key("challenges");
     if forms.is_empty() {
         return Err(ConfigError::new(key, "at least one challenge is required"));
     }
-    if forms.contains(&ChallengeForm::Http01) && !place.has_plain_listener {
+    if forms.contains(&ChallengeForm::Http01) && !context.has_plain_listener {
         let message = format!(
             "http-01 is answered by the plain listener; set {}, or remove it",
-            place.plain_key
+            context.plain_key
         );
         return Err(ConfigError::new(key, message));
     }
@@ -296,11 +299,11 @@ fn challenges(
 
 fn external_account_of(
     section: ExternalAccountSection,
-    place: &Place<'_>,
+    context: &SectionContext<'_>,
 ) -> Result<ExternalAccount, ConfigError> {
-    let key = place.key("external_account.key_file");
+    let key = context.key("external_account.key_file");
     Ok(ExternalAccount {
-        key_id: required(&place.key("external_account.key_id"), section.key_id)?,
+        key_id: required(&context.key("external_account.key_id"), section.key_id)?,
         key_file: required(&key, section.key_file).and_then(|file| path(&key, file))?,
     })
 }

@@ -1,10 +1,10 @@
-//! The place of the section in the configuration of a process.
+//! The parts of a configuration that the section for orders depends on.
 
 use std::path::Path;
 
-/// The place of a section, and the parts of the configuration that it depends on.
+/// The key of a section, and the parts of the configuration that it depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct SectionContext<'a> {
     /// The dotted key of the section.
     pub key: &'static str,
     /// The name of the certificate.
@@ -26,7 +26,7 @@ pub struct Place<'a> {
     pub state_dir: Option<&'a Path>,
 }
 
-impl Place<'_> {
+impl SectionContext<'_> {
     /// The dotted key of a value of the section.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}.{name}", self.key)

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use acme::{AcmeSection, Place, TlsConfig};
+use acme::{AcmeSection, SectionContext, TlsConfig};
 use daemon::config::values::{address, overlap, path};
 use daemon::config::{ConfigError, ConfigErrors};
 use daemon::tls::CertFiles;
@@ -69,7 +69,7 @@ impl TlsSection {
         let http_listen = http_listen.map(|value| address(HTTP_KEY, value, "[::]:80"));
         let http_listen = errors.keep_or_default(http_listen.transpose());
         let has_acme = self.acme.is_some();
-        let place = Place {
+        let context = SectionContext {
             key: "tls.acme",
             // A wrong address does not make the name wrong as well.
             host: others.base_url.map_or("platform", host_of),
@@ -82,13 +82,13 @@ impl TlsSection {
             // A wrong directory is an error of its own key.
             state_dir: Some(others.data_dir.unwrap_or(Path::new(""))),
         };
-        let acme = self.acme.map(|section| section.check(&place));
+        let acme = self.acme.map(|section| section.check(&context));
         let acme = errors.keep_or_default(acme.transpose());
         let is_plain = others
             .base_url
             .is_some_and(|url| url.starts_with("http://"));
         if is_plain && (files.is_some() || has_acme) {
-            let key = if has_acme { place.key } else { "tls.cert_file" };
+            let key = if has_acme { context.key } else { "tls.cert_file" };
             let message = "the listener uses TLS, so platform.base_url must be https";
             errors.push(ConfigError::new(key, message));
         }

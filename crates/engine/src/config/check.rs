@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use acme::Place;
+use acme::SectionContext;
 use daemon::config::values::{
     COUNTS, address, is_dns_name, is_loopback, networks, optional_path, overlap, path, required,
     usize_in_range, within,
@@ -71,12 +71,12 @@ pub(super) fn engine(
     let domains = errors.keep(domains);
     let wildcards = super::wildcards(name, is_managed);
     let others = domains::names_without_files(domains.as_deref().unwrap_or_default());
-    let place = Place {
+    let context = SectionContext {
         has_plain_listener: file.http.enabled,
         state_dir: state_dir.as_deref(),
-        ..acme_place(name, &wildcards, &others)
+        ..acme_context(name, &wildcards, &others)
     };
-    let acme = errors.keep(file.certs.acme.map(|acme| acme.check(&place)).transpose());
+    let acme = errors.keep(file.certs.acme.map(|acme| acme.check(&context)).transpose());
     let auth = match file.control_plane {
         None => jwt(file.auth.jwt, errors).map(Auth::Keys),
         Some(section) => {
@@ -134,9 +134,13 @@ pub(super) fn engine(
     })
 }
 
-/// The place of `certs.acme` in a file without other sections.
-fn acme_place<'a>(host: &'a str, wildcards: &'a [String], other_names: &'a [String]) -> Place<'a> {
-    Place {
+/// The context of `certs.acme` in a file without other sections.
+fn acme_context<'a>(
+    host: &'a str,
+    wildcards: &'a [String],
+    other_names: &'a [String],
+) -> SectionContext<'a> {
+    SectionContext {
         key: "certs.acme",
         host,
         host_key: "engine.host",

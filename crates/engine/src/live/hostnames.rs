@@ -170,7 +170,7 @@ impl Namespace {
             return Err(HostnameError::Reserved(requested.clone()));
         }
         let domain = self.domains.at(requested.as_str());
-        // The same text for the domain of another project: it does not tell who has it.
+        // The text is the same for a domain of another project, so that it does not reveal the owner.
         match domain.filter(|domain| *domain.project == *requester.project) {
             Some(_) => Ok(requested.clone()),
             None if requester.endpoint.is_some() => {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use acme::{AcmeSection, Place, TlsConfig};
+use acme::{AcmeSection, SectionContext, TlsConfig};
 use daemon::config::values::{address, path};
 use daemon::config::{ConfigError, ConfigErrors};
 use daemon::tls::CertFiles;
@@ -73,7 +73,7 @@ impl TlsSection {
         let http_listen = self.http_listen_addr.as_deref();
         let http_listen = http_listen.map(|value| address(HTTP_KEY, value, "203.0.113.7:80"));
         let host = self.host.as_deref();
-        let place = Place {
+        let context = SectionContext {
             key: ACME_KEY,
             host: host.unwrap_or(others.realm),
             host_key: HOST_KEY,
@@ -85,7 +85,7 @@ impl TlsSection {
             state_dir: others.state_dir,
         };
         let http_listen = errors.keep_or_default(http_listen.transpose());
-        let acme = self.acme.map(|section| section.check(&place));
+        let acme = self.acme.map(|section| section.check(&context));
         let config = TlsConfig {
             files,
             acme: errors.keep_or_default(acme.transpose()),
