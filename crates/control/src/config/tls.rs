@@ -88,7 +88,11 @@ impl TlsSection {
             .base_url
             .is_some_and(|url| url.starts_with("http://"));
         if is_plain && (files.is_some() || has_acme) {
-            let key = if has_acme { context.key } else { "tls.cert_file" };
+            let key = if has_acme {
+                context.key
+            } else {
+                "tls.cert_file"
+            };
             let message = "the listener uses TLS, so platform.base_url must be https";
             errors.push(ConfigError::new(key, message));
         }
