@@ -129,6 +129,18 @@ event_types! {
     TunnelUpdated = "tunnel.updated"
     /// A tunnel was deleted.
     TunnelDeleted = "tunnel.deleted"
+    /// A custom domain was added to a project. The platform alone reports domains.
+    DomainCreated = "domain.created"
+    /// The records of a domain were found.
+    DomainVerified = "domain.verified"
+    /// The records of a verified domain are missing.
+    DomainWarned = "domain.warned"
+    /// The records have been missing for days, and the domain is not served any more.
+    DomainSuspended = "domain.suspended"
+    /// The project no longer holds the domain, and only this project can claim it for a while.
+    DomainReleased = "domain.released"
+    /// A domain was removed from its project.
+    DomainDeleted = "domain.deleted"
     /// A managed terminal session started.
     WebttySessionCreated = "webtty.session.created"
     /// The status or the controller of a session changed.
@@ -157,6 +169,20 @@ impl EventType {
                 | Self::WebttyParticipantDetached
                 | Self::WebttyControlRequestCreated
                 | Self::WebttyControlRequestResolved
+        )
+    }
+
+    /// True for events about custom domains. They are stored and delivered by the platform, and never
+    /// sent by an engine.
+    pub const fn is_domain(self) -> bool {
+        matches!(
+            self,
+            Self::DomainCreated
+                | Self::DomainVerified
+                | Self::DomainWarned
+                | Self::DomainSuspended
+                | Self::DomainReleased
+                | Self::DomainDeleted
         )
     }
 }

@@ -117,6 +117,8 @@ ids! {
     InvoiceId "bil"
     /// Id of a reserved TCP port.
     AddressId "adr"
+    /// Id of a custom domain.
+    DomainId "dom"
     /// Id of one stored stream summary.
     LogId "log"
     /// Id of a webhook endpoint.
