@@ -60,6 +60,20 @@ record! {
 }
 
 record! {
+    /// A custom domain that engines serve.
+    pub struct CustomDomain from "domains" {
+        /// Id.
+        pub id: types::id::DomainId,
+        /// The project that it belongs to.
+        pub project_id: ProjectId,
+        /// The name in A-labels, with the `*.` of a wildcard.
+        pub hostname: String,
+        /// How certificate authorities validate it.
+        pub certificate_validation: crate::domains::CertificateValidation,
+    }
+}
+
+record! {
     /// A user of the platform with access to a project of the cluster.
     pub struct Person from "users" {
         /// Id.
@@ -189,6 +203,8 @@ statements! {
         " AND p.workspace_id = $4 AND NOT (p.id IN_LIST($5)) LIMIT 1) AS other");
     PORTS = "SELECT id, project_id, port FROM addresses WHERE cluster_domain = $1 \
         AND released_at IS NULL AND project_id IN_LIST($2) ORDER BY project_id, port";
+    DOMAINS = "SELECT id, project_id, hostname, certificate_validation FROM domains \
+        WHERE state IN ('verified', 'warned') AND project_id IN_LIST($1) ORDER BY project_id, hostname";
     MEMBERS = "SELECT user_id AS id FROM members WHERE workspace_id = $1 LIMIT $2";
     PEOPLE_AFTER = concat!(person!("u.id > $4"), " ORDER BY u.id LIMIT $5");
     PEOPLE = person!("u.id IN_LIST($4)");
@@ -343,6 +359,11 @@ pub async fn ports(
 ) -> Result<Vec<Port>, Error> {
     let ports = sql(PORTS).bind(cluster_domain).bind(projects);
     ports.all(conn).await
+}
+
+/// The custom domains of these projects that engines serve.
+pub async fn domains(conn: &mut Conn, projects: &[ProjectId]) -> Result<Vec<CustomDomain>, Error> {
+    sql(DOMAINS).bind(projects).all(conn).await
 }
 
 /// The members of a workspace, active or not, at most `limit`.

@@ -121,6 +121,10 @@ conflicts! {
     TokenEndpointTaken "credentials_endpoint_unique" "credentials.token_endpoint" "the token endpoint is taken"
     /// The port is reserved already.
     PortTaken "addresses_port_unique" "addresses.cluster_domain, addresses.port" "the port is reserved already"
+    /// The project has a domain of this name.
+    DomainExists "domains_project_hostname_unique" "domains.project_id, domains.hostname" "the project has this domain already"
+    /// Another project holds the domain.
+    DomainTaken "domains_held_unique" "domains.hostname" "the domain is not available"
     /// Another device waits with this code; the caller generates a new one.
     UserCodeTaken "oauth_device_grants_user_code_unique" "oauth_device_grants.user_code_hash" "the code is taken"
     /// The project has a `WebTTY` server of this name.

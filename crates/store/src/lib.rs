@@ -52,6 +52,7 @@ pub use self::oauth::oauth_requests;
 pub use self::projects::addresses;
 pub use self::projects::capacity;
 pub use self::projects::deleted_projects;
+pub use self::projects::domains;
 pub use self::webhooks::deliveries;
 pub use self::workspaces::invitations;
 pub use self::workspaces::members;

@@ -6,6 +6,7 @@
 pub mod addresses;
 pub mod capacity;
 pub mod deleted_projects;
+pub mod domains;
 mod filter;
 
 use jiff::Timestamp;

@@ -48,6 +48,7 @@ migrations! {
     18 "log_search" "0018_log_search"
     19 "openid" "0019_openid"
     20 "expiry_notice" "0020_expiry_notice"
+    21 "domains" "0021_domains"
 }
 
 /// Applies missing migrations. The write lock is taken before the table of versions is read, so a

@@ -437,7 +437,7 @@ macro_rules! ids {
 
 ids! {
     UserId SessionId PasskeyId WorkspaceId InvitationId ProjectId CredentialId SubscriptionId
-    SubscriptionChangeId InvoiceId AddressId LogId WebhookId DeliveryId AttemptId WebttyServerId
+    SubscriptionChangeId InvoiceId AddressId DomainId LogId WebhookId DeliveryId AttemptId WebttyServerId
     AuditId EventId TunnelId
 }
 

@@ -33,6 +33,7 @@ pub(crate) fn every(is_embedded: bool) -> Vec<String> {
         crate::database::changes::STATEMENTS,
         credentials::STATEMENTS,
         crate::projects::deleted_projects::STATEMENTS,
+        crate::projects::domains::STATEMENTS,
         deliveries::STATEMENTS,
         crate::oauth::device_grants::STATEMENTS,
         crate::directory::STATEMENTS,

@@ -1,0 +1,239 @@
+//! Custom domains of projects.
+//!
+//! Any number of projects may have a pending domain of one name. From its verification until the end
+//! of its quarantine a domain is held: the database allows one such row for each name.
+
+use jiff::Timestamp;
+use types::id::{DomainId, ProjectId, UserId};
+
+use crate::database::changes::Change;
+use crate::database::connection::{Conn, Tx};
+use crate::database::row::{record, words};
+use crate::database::sql::{sql, statements};
+use crate::error::Error;
+
+record! {
+    /// A custom domain.
+    pub struct Domain from "domains" {
+        /// Id.
+        pub id: DomainId,
+        /// The project that it belongs to.
+        pub project_id: ProjectId,
+        /// The name in A-labels, with the `*.` of a wildcard.
+        pub hostname: String,
+        /// How certificate authorities validate it.
+        pub certificate_validation: CertificateValidation,
+        /// The random part of its ownership record. It is public once the record is.
+        pub token: String,
+        /// State.
+        pub state: State,
+        /// The user that added it.
+        pub created_by: UserId,
+        /// Time of its addition.
+        pub created_at: Timestamp,
+        /// Time of the latest transition to `verified`.
+        pub verified_at: Option<Timestamp>,
+        /// Time of the latest check.
+        pub last_checked_at: Option<Timestamp>,
+        /// Time of the latest check that found all records.
+        pub last_found_at: Option<Timestamp>,
+        /// Start of the current series of checks that found records missing.
+        pub failing_since: Option<Timestamp>,
+        /// Time of the transition to `suspended`.
+        pub suspended_at: Option<Timestamp>,
+        /// End of the quarantine.
+        pub quarantine_until: Option<Timestamp>,
+        /// Time of the next check.
+        pub next_check_at: Timestamp,
+        /// Findings of the latest check, a JSON object of the caller.
+        pub report: Option<serde_json::Value>,
+    }
+}
+
+words! {
+    /// State of a domain.
+    pub enum State {
+        /// Its records were never found.
+        Pending = "pending",
+        /// Its records were found.
+        Verified = "verified",
+        /// Its records are missing, and it is still served.
+        Warned = "warned",
+        /// Its records have been missing for days, and it is not served.
+        Suspended = "suspended",
+        /// Its project lost it, and only this project can claim it again.
+        Quarantined = "quarantined",
+    }
+}
+
+impl State {
+    /// True if engines serve the domain.
+    pub const fn is_served(self) -> bool {
+        matches!(self, Self::Verified | Self::Warned)
+    }
+}
+
+words! {
+    /// How certificate authorities validate a domain.
+    pub enum CertificateValidation {
+        /// On the listener of the engine (RFC 8737).
+        TlsAlpn01 = "tls_alpn_01",
+        /// In the DNS (RFC 8555 section 8.4).
+        Dns01 = "dns_01",
+    }
+}
+
+macro_rules! columns {
+    () => {
+        "id, project_id, hostname, certificate_validation, token, state, created_by, created_at, \
+         verified_at, last_checked_at, last_found_at, failing_since, suspended_at, \
+         quarantine_until, next_check_at, report"
+    };
+}
+
+statements! {
+    INSERT = concat!("INSERT INTO domains (", columns!(), ") \
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)");
+    BY_ID = concat!("SELECT ", columns!(), " FROM domains WHERE project_id = $1 AND id = $2");
+    BY_HOSTNAME = concat!("SELECT ", columns!(), " FROM domains WHERE project_id = $1 AND hostname = $2");
+    OF_PROJECT = concat!("SELECT ", columns!(), " FROM domains WHERE project_id = $1 ORDER BY id");
+    HOLDER = "SELECT project_id AS id FROM domains WHERE hostname = $1 AND state <> 'pending'";
+    SAVE = "UPDATE domains SET state = $3, verified_at = $4, last_checked_at = $5, last_found_at = $6, \
+        failing_since = $7, suspended_at = $8, quarantine_until = $9, next_check_at = $10, report = $11 \
+        WHERE project_id = $1 AND id = $2";
+    // A row that a concurrent claim locked is due later, or belongs to that claim.
+    CLAIM = concat!("UPDATE domains SET next_check_at = $2 WHERE next_check_at <= $1 AND id IN \
+        (SELECT id FROM domains WHERE next_check_at <= $1 ORDER BY next_check_at LIMIT $3 SKIP_LOCKED) \
+        RETURNING ", columns!());
+    DELETE = "DELETE FROM domains WHERE project_id = $1 AND id = $2";
+    DELETE_ALL = "DELETE FROM domains WHERE project_id = $1";
+    FREE_RESTED = "DELETE FROM domains WHERE hostname = $1 AND state = 'quarantined' AND quarantine_until <= $2";
+}
+
+/// Adds a domain.
+///
+/// # Errors
+/// [`crate::Conflict::DomainExists`] if the project has this name;
+/// [`crate::Conflict::DomainTaken`] if the new row is held and another project holds the name.
+pub async fn insert(tx: &mut Tx, domain: &Domain) -> Result<(), Error> {
+    sql(INSERT)
+        .bind(domain.id)
+        .bind(domain.project_id)
+        .bind(&domain.hostname)
+        .bind(domain.certificate_validation)
+        .bind(&domain.token)
+        .bind(domain.state)
+        .bind(domain.created_by)
+        .bind(domain.created_at)
+        .bind(domain.verified_at)
+        .bind(domain.last_checked_at)
+        .bind(domain.last_found_at)
+        .bind(domain.failing_since)
+        .bind(domain.suspended_at)
+        .bind(domain.quarantine_until)
+        .bind(domain.next_check_at)
+        .bind(domain.report.as_ref())
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
+/// One domain of a project.
+pub async fn by_id(
+    conn: &mut Conn,
+    project: ProjectId,
+    id: DomainId,
+) -> Result<Option<Domain>, Error> {
+    sql(BY_ID).bind(project).bind(id).one(conn).await
+}
+
+/// The domain of a project with this name.
+pub async fn by_hostname(
+    conn: &mut Conn,
+    project: ProjectId,
+    hostname: &str,
+) -> Result<Option<Domain>, Error> {
+    sql(BY_HOSTNAME)
+        .bind(project)
+        .bind(hostname)
+        .one(conn)
+        .await
+}
+
+/// A project's domains, oldest first. Their number is limited by the project's plan.
+pub async fn of_project(conn: &mut Conn, project: ProjectId) -> Result<Vec<Domain>, Error> {
+    sql(OF_PROJECT).bind(project).all(conn).await
+}
+
+/// The project that holds a name, also in quarantine.
+pub async fn holder(conn: &mut Conn, hostname: &str) -> Result<Option<ProjectId>, Error> {
+    sql(HOLDER).bind(hostname).one(conn).await
+}
+
+/// Writes the state of a domain: everything that checks change. `before` is its previous state. False
+/// if it was deleted.
+///
+/// # Errors
+/// [`crate::Conflict::DomainTaken`] if the domain becomes held and another project holds its name.
+pub async fn save(
+    tx: &mut Tx,
+    domain: &Domain,
+    before: State,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    if domain.state.is_served() != before.is_served() {
+        tx.note(Change::project(domain.project_id), now);
+    }
+    sql(SAVE)
+        .bind(domain.project_id)
+        .bind(domain.id)
+        .bind(domain.state)
+        .bind(domain.verified_at)
+        .bind(domain.last_checked_at)
+        .bind(domain.last_found_at)
+        .bind(domain.failing_since)
+        .bind(domain.suspended_at)
+        .bind(domain.quarantine_until)
+        .bind(domain.next_check_at)
+        .bind(domain.report.as_ref())
+        .changed(tx)
+        .await
+}
+
+/// Claims at most `limit` domains whose check is due, until `lease_ends_at`. After that time another
+/// process may claim them, unless their check was recorded.
+pub async fn claim(
+    tx: &mut Tx,
+    now: Timestamp,
+    lease_ends_at: Timestamp,
+    limit: u32,
+) -> Result<Vec<Domain>, Error> {
+    sql(CLAIM)
+        .bind(now)
+        .bind(lease_ends_at)
+        .bind(limit)
+        .all(tx)
+        .await
+}
+
+/// Deletes a domain. False if it is not the project's.
+pub async fn delete(
+    tx: &mut Tx,
+    project: ProjectId,
+    id: DomainId,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    tx.note(Change::project(project), now);
+    sql(DELETE).bind(project).bind(id).changed(tx).await
+}
+
+/// Deletes all domains of a project. Returns their number.
+pub async fn delete_all(tx: &mut Tx, project: ProjectId, now: Timestamp) -> Result<u64, Error> {
+    tx.note(Change::project(project), now);
+    sql(DELETE_ALL).bind(project).execute(tx).await
+}
+
+/// Deletes the holder of a name whose quarantine has ended. Returns true if there was one.
+pub async fn free_rested(tx: &mut Tx, hostname: &str, now: Timestamp) -> Result<bool, Error> {
+    sql(FREE_RESTED).bind(hostname).bind(now).changed(tx).await
+}
