@@ -9,6 +9,7 @@ pub mod billing;
 pub mod contracts;
 pub mod credentials;
 mod document;
+pub mod domains;
 pub mod health;
 pub mod oauth;
 mod operation;
@@ -51,6 +52,7 @@ pub fn operations() -> impl Iterator<Item = &'static Operation> {
         webhooks::OPERATIONS,
         webtty_servers::OPERATIONS,
         addresses::OPERATIONS,
+        domains::OPERATIONS,
         turn::OPERATIONS,
         credentials::OPERATIONS,
         tokens::OPERATIONS,
@@ -88,6 +90,7 @@ fn schemas() -> Schemas {
     webhooks::schemas(&mut schemas);
     webtty_servers::schemas(&mut schemas);
     addresses::schemas(&mut schemas);
+    domains::schemas(&mut schemas);
     turn::schemas(&mut schemas);
     credentials::schemas(&mut schemas);
     tokens::schemas(&mut schemas);

@@ -136,6 +136,8 @@ pub struct ProjectPlan {
     pub webhooks: bool,
     /// Maximum number of reserved TCP addresses of the project.
     pub tcp_addresses: u32,
+    /// Maximum number of custom domains of the project.
+    pub domains: u32,
 }
 
 /// Usage of the tunnels of a project in a time range. Usage is counted by the hour, so the range is

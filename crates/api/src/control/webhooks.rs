@@ -165,7 +165,8 @@ pub const MAX_OVERLAP_SECONDS: u32 = 604_800;
 /// Default of this time: a day.
 pub const OVERLAP_SECONDS: u32 = 86_400;
 
-/// Event types that are delivered. Only creation and deletion are delivered, changes are not.
+/// Event types that are delivered: creation and deletion of clients and tunnels, and each change of
+/// the state of a custom domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum WebhookEventType {
     /// A client connected.
@@ -180,6 +181,24 @@ pub enum WebhookEventType {
     /// A tunnel was deleted.
     #[serde(rename = "tunnel.deleted")]
     TunnelDeleted,
+    /// A custom domain was added.
+    #[serde(rename = "domain.created")]
+    DomainCreated,
+    /// The records of a domain were found.
+    #[serde(rename = "domain.verified")]
+    DomainVerified,
+    /// The records of a verified domain are missing.
+    #[serde(rename = "domain.warned")]
+    DomainWarned,
+    /// The records have been missing for days, and the domain is not served any more.
+    #[serde(rename = "domain.suspended")]
+    DomainSuspended,
+    /// The project no longer holds the domain.
+    #[serde(rename = "domain.released")]
+    DomainReleased,
+    /// A domain was removed.
+    #[serde(rename = "domain.deleted")]
+    DomainDeleted,
 }
 
 impl WebhookEventType {
@@ -190,6 +209,12 @@ impl WebhookEventType {
             EventType::ClientDeleted => Some(Self::ClientDeleted),
             EventType::TunnelCreated => Some(Self::TunnelCreated),
             EventType::TunnelDeleted => Some(Self::TunnelDeleted),
+            EventType::DomainCreated => Some(Self::DomainCreated),
+            EventType::DomainVerified => Some(Self::DomainVerified),
+            EventType::DomainWarned => Some(Self::DomainWarned),
+            EventType::DomainSuspended => Some(Self::DomainSuspended),
+            EventType::DomainReleased => Some(Self::DomainReleased),
+            EventType::DomainDeleted => Some(Self::DomainDeleted),
             EventType::StateInitial
             | EventType::ClientUpdated
             | EventType::TunnelUpdated
@@ -210,6 +235,12 @@ impl WebhookEventType {
             Self::ClientDeleted => EventType::ClientDeleted.as_str(),
             Self::TunnelCreated => EventType::TunnelCreated.as_str(),
             Self::TunnelDeleted => EventType::TunnelDeleted.as_str(),
+            Self::DomainCreated => EventType::DomainCreated.as_str(),
+            Self::DomainVerified => EventType::DomainVerified.as_str(),
+            Self::DomainWarned => EventType::DomainWarned.as_str(),
+            Self::DomainSuspended => EventType::DomainSuspended.as_str(),
+            Self::DomainReleased => EventType::DomainReleased.as_str(),
+            Self::DomainDeleted => EventType::DomainDeleted.as_str(),
         }
     }
 }
