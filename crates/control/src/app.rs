@@ -9,6 +9,7 @@ use store::Store;
 use crate::billing::plans::PlanService;
 use crate::caller::SignatureCache;
 use crate::config::Config;
+use crate::domains::Domains;
 use crate::engines::Engines;
 use crate::http_api::rate_limit::RateLimiter;
 use crate::keys::Keys;
@@ -49,6 +50,8 @@ pub struct App {
     pub jobs: Jobs,
     /// Engines that are connected or can connect.
     pub engines: Engines,
+    /// Access to the name servers of custom domains.
+    pub domains: Domains,
     /// Sender of webhooks.
     pub webhooks: Webhooks,
     /// Cache of verified signatures.

@@ -27,6 +27,7 @@ use jiff::SignedDuration;
 pub use self::retention::Retention;
 pub(crate) use self::values::{host_name, is_loopback, network};
 use crate::billing::plans::Catalogue;
+use crate::domains::DomainsConfig;
 use crate::http_api::rate_limit::LimitsConfig;
 use crate::mail::MailConfig;
 use crate::oauth::Clients;
@@ -88,6 +89,8 @@ pub struct Config {
     pub openid: Option<OpenIdConfig>,
     /// Permitted targets of webhooks.
     pub webhooks: WebhooksConfig,
+    /// Name servers that are asked about custom domains.
+    pub domains: DomainsConfig,
     /// True if rstream's spellings are accepted, and sent in addition to ours.
     pub compat_rstream: bool,
     /// Cost of a password hash. It cannot be set in the configuration file.

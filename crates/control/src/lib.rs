@@ -12,6 +12,7 @@ pub mod billing;
 pub mod caller;
 pub mod config;
 pub mod credentials;
+pub mod domains;
 pub mod engines;
 pub mod http_api;
 pub mod keys;

@@ -23,6 +23,7 @@ use crate::app::App;
 use crate::billing::plans::{PlanService, PlanServiceError};
 use crate::caller::SignatureCache;
 use crate::config::Config;
+use crate::domains::{self, Domains};
 use crate::engines::{self, Engines};
 use crate::http_api::listener;
 use crate::http_api::listener::{ConnectionLimit, Layers, ProxyPeers};
@@ -152,6 +153,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     let oauth = Oauth::open(&config.webhooks)?;
     Ok(Arc::new(App {
         rate_limiter: RateLimiter::new(&config.limits),
+        domains: Domains::new(&config.domains),
         store,
         config,
         clock,
@@ -307,6 +309,7 @@ fn background_tasks(app: &Arc<App>, drain: &CancellationToken) -> JoinSet<()> {
     let mut background = JoinSet::new();
     background.spawn(jobs::run(Arc::clone(app), drain.clone()));
     background.spawn(webhooks::run(Arc::clone(app), drain.clone()));
+    background.spawn(domains::run(Arc::clone(app), drain.clone()));
     background.spawn(clock_skew::run(Arc::clone(app), drain.clone()));
     background.spawn(keeper::run(Arc::clone(app), drain.clone()));
     background.spawn(engines::listen(Arc::clone(app), drain.clone()));

@@ -101,6 +101,7 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
         turn: turn?,
         oauth: oauth?,
         webhooks: webhooks?,
+        domains: errors.keep_or_default(file.domains.check()),
         compat_rstream: file.compat.rstream,
         password_cost: PasswordCost::Production,
     };

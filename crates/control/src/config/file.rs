@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::retention::RetentionSection;
 use super::tls::TlsSection;
 use crate::billing::plans::CatalogSection;
+use crate::domains::DomainsSection;
 use crate::http_api::rate_limit::LimitsSection;
 use crate::mail::MailSection;
 use crate::oauth::OauthSection;
@@ -52,6 +53,8 @@ pub(super) struct PlatformFile {
     pub(super) mail: MailSection,
     /// Permitted targets of webhooks.
     pub(super) webhooks: WebhooksSection,
+    /// Name servers that are asked about custom domains.
+    pub(super) domains: DomainsSection,
     /// Spellings of other platforms.
     pub(super) compat: CompatSection,
 }

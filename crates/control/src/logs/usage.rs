@@ -55,6 +55,7 @@ async fn plan(
         log_retention_days: terms.log_retention_days,
         webhooks: terms.webhooks,
         tcp_addresses: terms.tcp_addresses,
+        domains: terms.domains,
     }))
 }
 

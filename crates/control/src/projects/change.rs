@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
 use serde_json::json;
-use store::{addresses, capacity, deliveries, projects, webhooks};
+use store::{addresses, capacity, deliveries, domains, projects, webhooks};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -49,8 +49,8 @@ pub(super) async fn rename(
     view(&app, &renamed).map(Json)
 }
 
-/// Deletes a project. Its capacity in the region and its reserved ports become free, its webhooks
-/// get no further events, and the subscription is reduced.
+/// Deletes a project. Its capacity in the region, its reserved ports and its domains become free,
+/// its webhooks get no further events, and the subscription is reduced.
 pub(super) async fn delete(
     caller: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
@@ -67,6 +67,7 @@ pub(super) async fn delete(
     let region = project.region.as_deref().unwrap_or_default();
     capacity::release(&mut tx, &project.provider, region, &project.plan).await?;
     addresses::release_all(&mut tx, project.id, now).await?;
+    domains::delete_all(&mut tx, project.id, now).await?;
     // The lock order is the same as for recording an attempt.
     webhooks::delete_all(&mut tx, project.id, now).await?;
     deliveries::cancel_all(&mut tx, project.id, now).await?;

@@ -74,7 +74,8 @@ impl Targets {
         false
     }
 
-    fn permits(&self, ip: IpAddr) -> bool {
+    /// True if requests to the address are permitted.
+    pub(crate) fn permits(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         is_public(ip) || self.0.iter().any(|network| network.contains(&ip))
     }

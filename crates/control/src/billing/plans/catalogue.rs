@@ -77,6 +77,8 @@ pub struct Terms {
     pub webhooks: bool,
     /// TCP addresses that a project may reserve.
     pub tcp_addresses: u32,
+    /// Custom domains that a project may have.
+    pub domains: u32,
     /// Limits that engines apply to one project. A limit that is not set is the engine's own.
     pub limits: Limits,
 }
@@ -123,10 +125,19 @@ impl Terms {
                 Plan::Pro => 10,
                 Plan::Enterprise => 100,
             },
+            // Each has a certificate and daily checks.
+            domains: match plan {
+                Plan::Basic => 10,
+                Plan::Pro => 100,
+                Plan::Enterprise => MAX_DOMAINS,
+            },
             limits: limits(plan),
         }
     }
 }
+
+/// Maximum number of custom domains that a plan may give a project. Their list is one response.
+pub(super) const MAX_DOMAINS: u32 = 1_000;
 
 /// Default limits that keep one project from using the capacity of others. The free plan, which
 /// self-hosted platforms use, has no limits. An operator who admits strangers has to set them.

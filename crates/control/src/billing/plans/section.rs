@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use types::tunnel::Hostname;
 
-use crate::billing::plans::catalogue::{Catalogue, Coordinates, Region, Terms};
+use crate::billing::plans::catalogue::{Catalogue, Coordinates, MAX_DOMAINS, Region, Terms};
 
 /// Plans and regions that can be chosen, and their prices.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -68,6 +68,8 @@ struct PlanSection {
     webhooks: Option<bool>,
     /// TCP addresses that a project of the plan may reserve; absent: 1, 10 and 100.
     tcp_addresses: Option<u32>,
+    /// Custom domains that a project of the plan may have, at most 1000; absent: 10, 100 and 1000.
+    domains: Option<u32>,
     /// Limits that engines apply to one project of the plan. Each limit that is set replaces the
     /// built-in one, and 0 removes it.
     limits: LimitsSection,
@@ -219,6 +221,13 @@ impl PlanSection {
         }
         if let Some(addresses) = self.tcp_addresses {
             terms.tcp_addresses = addresses;
+        }
+        if let Some(domains) = self.domains {
+            if domains > MAX_DOMAINS {
+                let message = format!("expected at most {MAX_DOMAINS} domains");
+                return Err(ConfigError::new(key("domains"), message));
+            }
+            terms.domains = domains;
         }
         self.limits.overlay(&mut terms.limits);
         Ok(())

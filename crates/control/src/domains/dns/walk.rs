@@ -1,0 +1,395 @@
+//! The way from the root to the authoritative name servers of a name, and their answers.
+//!
+//! Delegations are followed without any cache but that of one walk. Time, number of queries and
+//! depth are limited, because the zones belong to users.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::time::Duration;
+
+use hickory_proto::op::{Message, ResponseCode};
+use hickory_proto::rr::{Name, RData, RecordType};
+use tokio::task::JoinSet;
+
+use super::exchange::{self, ExchangeError};
+use crate::domains::section::DomainsConfig;
+use crate::webhooks::Targets;
+
+/// Answer of one authoritative name server.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::domains) enum Answer {
+    /// Records of the requested type.
+    Records(Vec<RData>),
+    /// The name is an alias of another one.
+    Alias(Name),
+    /// The name has no such record, or does not exist.
+    Nothing,
+}
+
+/// Answer of each authoritative name server of a zone that responded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::domains) struct Answers(pub(in crate::domains) Vec<(String, Answer)>);
+
+/// The authoritative name servers could not be asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::domains) enum WalkError {
+    /// No name server of a zone responded usefully.
+    #[error("no name server of the zone {zone} gave a usable response")]
+    Unreachable {
+        /// The zone.
+        zone: String,
+    },
+    /// The name servers of a zone have addresses that may not be asked.
+    #[error("the name servers of the zone {zone} have no public address")]
+    PrivateServers {
+        /// The zone.
+        zone: String,
+    },
+    /// The name needs too many queries.
+    #[error("the delegation of the name needs more than {} queries", MAX_QUERIES)]
+    TooManyQueries,
+    /// The name servers took too long.
+    #[error("the name servers did not respond within {} seconds", LIMIT.as_secs())]
+    Timeout,
+    /// The platform is checking too many domains.
+    #[error("too many domains are being checked at this moment")]
+    Busy,
+}
+
+/// A zone with its name servers.
+#[derive(Clone, Debug)]
+struct Zone {
+    name: Name,
+    servers: Vec<Server>,
+}
+
+#[derive(Clone, Debug)]
+struct Server {
+    name: String,
+    /// At least one address.
+    addresses: Vec<SocketAddr>,
+}
+
+/// Resolution for one check of a domain.
+#[derive(Debug)]
+pub(in crate::domains) struct Walk<'a> {
+    config: &'a DomainsConfig,
+    targets: &'a Targets,
+    queries: u32,
+    /// Zones that were found, the root first.
+    zones: Vec<Zone>,
+}
+
+/// Resolution of a name server, which may need that of others.
+type AddressesFuture<'w> =
+    Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, WalkError>> + Send + 'w>>;
+
+/// A response, as far as it matters for the walk.
+enum Step {
+    Authoritative(Answer),
+    Referral(Name, Vec<(Name, Vec<IpAddr>)>),
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(config: &'a DomainsConfig, targets: &'a Targets) -> Self {
+        let root = config.root_servers.iter().map(|ip| Server {
+            name: ip.to_string(),
+            addresses: vec![config.at(*ip)],
+        });
+        let root = Zone {
+            name: Name::root(),
+            servers: root.collect(),
+        };
+        Self {
+            config,
+            targets,
+            queries: 0,
+            zones: vec![root],
+        }
+    }
+
+    /// Asks all authoritative name servers of a name, at most [`MAX_SERVERS`]. At least one answer is
+    /// returned.
+    pub(in crate::domains) async fn answers(
+        &mut self,
+        name: &Name,
+        kind: RecordType,
+    ) -> Result<Answers, WalkError> {
+        let (zone, _) = self.descend(name, kind, 0).await?;
+        let mut asked = JoinSet::new();
+        for (index, server) in zone.servers.into_iter().take(MAX_SERVERS).enumerate() {
+            self.count()?;
+            let (question, zone) = (name.clone(), zone.name.clone());
+            asked.spawn(async move {
+                let step = ask(&server, &zone, &question, kind).await;
+                (index, server.name, step)
+            });
+        }
+        let mut found = Vec::new();
+        while let Some(ended) = asked.join_next().await {
+            if let Ok((index, server, Some(Step::Authoritative(answer)))) = ended {
+                found.push((index, server, answer));
+            }
+        }
+        if found.is_empty() {
+            return Err(no_response(&zone.name));
+        }
+        found.sort_by_key(|(index, ..)| *index);
+        let found = found.into_iter();
+        Ok(Answers(
+            found.map(|(_, server, answer)| (server, answer)).collect(),
+        ))
+    }
+
+    /// The zone whose servers are authoritative for the name, and the first answer of one of them.
+    async fn descend(
+        &mut self,
+        name: &Name,
+        kind: RecordType,
+        depth: u32,
+    ) -> Result<(Zone, Answer), WalkError> {
+        let mut zone = self.closest(name);
+        for _ in 0..MAX_REFERRALS {
+            match self.first(&zone, name, kind).await? {
+                Step::Authoritative(answer) => return Ok((zone, answer)),
+                Step::Referral(child, servers) => {
+                    zone = self.delegation(child, servers, depth).await?;
+                    self.zones.push(zone.clone());
+                }
+            }
+        }
+        Err(no_response(&zone.name))
+    }
+
+    /// The known zone that is closest to the name.
+    fn closest(&self, name: &Name) -> Zone {
+        let known = self.zones.iter().filter(|zone| zone.name.zone_of(name));
+        let closest = known.max_by_key(|zone| zone.name.num_labels());
+        closest.cloned().unwrap_or_else(|| Zone {
+            name: Name::root(),
+            servers: Vec::new(),
+        })
+    }
+
+    /// The first usable response of a server of the zone.
+    async fn first(
+        &mut self,
+        zone: &Zone,
+        name: &Name,
+        kind: RecordType,
+    ) -> Result<Step, WalkError> {
+        for server in zone.servers.iter().take(MAX_SERVERS) {
+            self.count()?;
+            if let Some(step) = ask(server, &zone.name, name, kind).await {
+                return Ok(step);
+            }
+        }
+        Err(no_response(&zone.name))
+    }
+
+    /// A delegated zone with the addresses of its servers.
+    async fn delegation(
+        &mut self,
+        name: Name,
+        listed: Vec<(Name, Vec<IpAddr>)>,
+        depth: u32,
+    ) -> Result<Zone, WalkError> {
+        let mut servers = Vec::new();
+        let mut is_private = false;
+        for (server, glue) in listed.into_iter().take(MAX_SERVERS) {
+            let addresses = if glue.is_empty() {
+                self.addresses_of(&server, depth + 1).await?
+            } else {
+                glue
+            };
+            is_private |= !addresses.is_empty();
+            let permitted = addresses.iter().filter(|ip| self.targets.permits(**ip));
+            let addresses: Vec<_> = permitted
+                .take(MAX_ADDRESSES)
+                .map(|ip| self.config.at(*ip))
+                .collect();
+            if !addresses.is_empty() {
+                servers.push(Server {
+                    name: text(&server),
+                    addresses,
+                });
+            }
+        }
+        if servers.is_empty() {
+            let zone = text(&name);
+            return Err(if is_private {
+                WalkError::PrivateServers { zone }
+            } else {
+                WalkError::Unreachable { zone }
+            });
+        }
+        Ok(Zone { name, servers })
+    }
+
+    /// Addresses of a name server without glue. A failure is an empty list, because the zone may have
+    /// other servers.
+    fn addresses_of<'w>(&'w mut self, server: &'w Name, depth: u32) -> AddressesFuture<'w> {
+        Box::pin(async move {
+            if depth > MAX_DEPTH {
+                return Ok(Vec::new());
+            }
+            for kind in [RecordType::A, RecordType::AAAA] {
+                match self.descend(server, kind, depth).await {
+                    Ok((_, Answer::Records(records))) => return Ok(addresses(&records)),
+                    Ok(_)
+                    | Err(WalkError::Unreachable { .. } | WalkError::PrivateServers { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(Vec::new())
+        })
+    }
+
+    fn count(&mut self) -> Result<(), WalkError> {
+        if self.queries >= MAX_QUERIES {
+            return Err(WalkError::TooManyQueries);
+        }
+        self.queries += 1;
+        Ok(())
+    }
+}
+
+/// Asks a server at its addresses, until one of them gives a usable response.
+async fn ask(server: &Server, zone: &Name, name: &Name, kind: RecordType) -> Option<Step> {
+    for address in &server.addresses {
+        match exchange::ask(*address, name, kind).await {
+            Ok(response) => {
+                if let Some(step) = interpret(&response, zone, name, kind) {
+                    return Some(step);
+                }
+            }
+            Err(error) => log(&server.name, &error),
+        }
+    }
+    None
+}
+
+fn log(server: &str, error: &ExchangeError) {
+    tracing::debug!(
+        server,
+        error = error as &dyn std::error::Error,
+        "a name server could not be asked"
+    );
+}
+
+/// The meaning of a response of a server of `zone`; `None` if the server is not authoritative and
+/// does not refer to one that is closer to the name.
+fn interpret(response: &Message, zone: &Name, name: &Name, kind: RecordType) -> Option<Step> {
+    let code = response.metadata.response_code;
+    if code != ResponseCode::NoError && code != ResponseCode::NXDomain {
+        return None;
+    }
+    if response.metadata.authoritative {
+        return Some(Step::Authoritative(answer(response, name, kind)));
+    }
+    referral(response, zone, name)
+}
+
+fn answer(response: &Message, name: &Name, kind: RecordType) -> Answer {
+    let own = response
+        .answers
+        .iter()
+        .filter(|record| record.name == *name)
+        .map(|record| &record.data);
+    let records: Vec<_> = own
+        .clone()
+        .filter(|data| data.record_type() == kind)
+        .take(MAX_RECORDS)
+        .cloned()
+        .collect();
+    if !records.is_empty() {
+        return Answer::Records(records);
+    }
+    let alias = own.clone().find_map(|data| match data {
+        RData::CNAME(target) => Some(target.0.clone()),
+        _ => None,
+    });
+    alias.map_or(Answer::Nothing, Answer::Alias)
+}
+
+/// The delegation in a response. It must lead closer to the name, so that a walk ends. Addresses are
+/// only taken for servers within the zone that gave them.
+fn referral(response: &Message, zone: &Name, name: &Name) -> Option<Step> {
+    let is_closer = |child: &Name| {
+        zone.zone_of(child) && child.zone_of(name) && child.num_labels() > zone.num_labels()
+    };
+    let records = response.authorities.iter();
+    let mut delegations = records.filter_map(|record| match &record.data {
+        RData::NS(server) if is_closer(&record.name) => Some((&record.name, &server.0)),
+        _ => None,
+    });
+    let (child, first) = delegations.next()?;
+    let mut servers = vec![first];
+    servers.extend(
+        delegations
+            .filter(|(owner, _)| *owner == child)
+            .map(|(_, server)| server),
+    );
+    let glue = |server: &Name| {
+        let records = response.additionals.iter();
+        let own = records.filter(|record| record.name == *server && zone.zone_of(server));
+        let own: Vec<_> = own.map(|record| record.data.clone()).collect();
+        addresses(&own)
+    };
+    let servers = servers
+        .into_iter()
+        .take(MAX_SERVERS)
+        .map(|server| (server.clone(), glue(server)))
+        .collect();
+    Some(Step::Referral(child.clone(), servers))
+}
+
+/// The addresses of records, IPv4 first.
+pub(in crate::domains) fn addresses(records: &[RData]) -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> = records
+        .iter()
+        .filter_map(|data| match data {
+            RData::A(address) => Some(IpAddr::V4(address.0)),
+            RData::AAAA(address) => Some(IpAddr::V6(address.0)),
+            _ => None,
+        })
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+/// A name without the trailing dot, in lower case.
+pub(in crate::domains) fn text(name: &Name) -> String {
+    let text = name.to_lowercase().to_ascii();
+    match text.strip_suffix('.') {
+        Some("") | None => text,
+        Some(name) => name.to_owned(),
+    }
+}
+
+fn no_response(zone: &Name) -> WalkError {
+    WalkError::Unreachable { zone: text(zone) }
+}
+
+/// Time limit of all queries of one check.
+pub(in crate::domains) const LIMIT: Duration = Duration::from_secs(10);
+
+/// Queries of one check. Six name servers without glue need half of them.
+const MAX_QUERIES: u32 = 100;
+
+/// Name servers of a zone that are asked. Registries allow up to 13, and few zones have more than
+/// this.
+const MAX_SERVERS: usize = 6;
+
+/// Addresses of a server: one of each family.
+const MAX_ADDRESSES: usize = 2;
+
+/// Delegations from the root to a name. Names with more zone cuts than this do not occur.
+const MAX_REFERRALS: usize = 12;
+
+/// Names of name servers that need the addresses of other name servers.
+const MAX_DEPTH: u32 = 3;
+
+/// Records of one answer. Several projects and other services may have records at the same name.
+const MAX_RECORDS: usize = 32;

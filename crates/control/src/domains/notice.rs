@@ -1,0 +1,143 @@
+//! Mails about domains whose records are missing.
+
+use std::sync::Arc;
+
+use api::control::domains::DomainRecord;
+use jiff::Timestamp;
+use store::domains::Domain;
+use store::members::{self, Member, Role, Sort, Status};
+use store::projects::Project;
+use store::{Order, Paging};
+
+use super::lifecycle::{Change, releases_at, suspends_at};
+use super::records::ExpectedRecords;
+use crate::app::App;
+use crate::http_api::problem::HandlerResult;
+use crate::http_api::user_text::printable;
+use crate::mail::Message;
+use crate::people::email::Email;
+
+/// Notifies the owners of the workspace, and the user that added the domain, of a change for the
+/// worse. The mails are sent after this returns.
+///
+/// # Errors
+/// The database.
+pub(super) async fn send(
+    app: &Arc<App>,
+    project: &Project,
+    domain: &Domain,
+    change: Change,
+    now: Timestamp,
+) -> HandlerResult<()> {
+    let Some(news) = news(domain, change) else {
+        return Ok(());
+    };
+    let records = ExpectedRecords::new(app, project, domain)?.shown();
+    let mut conn = app.store.read().await?;
+    // By name of the role: owners are first.
+    let (sort, order) = (Sort::Role, Order::Desc);
+    let workspace = project.workspace_id;
+    let page = members::list(&mut conn, workspace, None, sort, order, Paging::DEFAULT).await?;
+    let creator = members::by_user(&mut conn, workspace, domain.created_by).await?;
+    drop(conn);
+    let owners = page
+        .items
+        .into_iter()
+        .filter(|member| member.role == Role::Owner && member.id != domain.created_by);
+    let recipients: Vec<_> = creator
+        .into_iter()
+        .chain(owners)
+        .filter(|member| member.status == Status::Active)
+        .take(MAX_RECIPIENTS)
+        .collect();
+    for member in recipients {
+        let Ok(email) = Email::parse(&member.email) else {
+            continue;
+        };
+        let subject = format!("{}: {}", domain.hostname, news.subject);
+        let text = text(app, (project, domain), &member, &news, &records);
+        let message = Message::new(email, subject, text);
+        let app_of_task = Arc::clone(app);
+        app.people.spawn_after_response(async move {
+            if let Err(error) = app_of_task.people.mailer.send(message, now).await {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a notice about a domain could not be sent"
+                );
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Content of a mail.
+struct News {
+    subject: &'static str,
+    text: String,
+}
+
+/// `None` for a change that needs no mail.
+fn news(domain: &Domain, change: Change) -> Option<News> {
+    let shown = |at: Option<Timestamp>| {
+        at.unwrap_or(domain.next_check_at)
+            .strftime("%Y-%m-%d %H:%M UTC")
+            .to_string()
+    };
+    Some(match change {
+        Change::Verified => return None,
+        Change::Warned => News {
+            subject: "DNS records are missing",
+            text: format!(
+                "The DNS records of the domain were not found. It is served until {}. If the records \
+                 are still missing then, it is suspended.",
+                shown(suspends_at(domain))
+            ),
+        },
+        Change::Suspended => News {
+            subject: "the domain is suspended",
+            text: format!(
+                "The DNS records of the domain have been missing for days, so it is not served any \
+                 more. The project holds it until {}.",
+                shown(releases_at(domain))
+            ),
+        },
+        Change::Released => News {
+            subject: "the domain is released",
+            text: format!(
+                "The DNS records of the domain have been missing for weeks, so the project no longer \
+                 holds it. Until {} no other project can have it, and the project can verify it \
+                 again.",
+                shown(domain.quarantine_until)
+            ),
+        },
+    })
+}
+
+fn text(
+    app: &App,
+    (project, domain): (&Project, &Domain),
+    recipient: &Member,
+    news: &News,
+    records: &[DomainRecord],
+) -> String {
+    let lines: String = records
+        .iter()
+        .map(|record| format!("  {}  {}  {}\n", record.kind, record.name, record.value))
+        .collect();
+    format!(
+        "Hello {name},\n\n{news}\n\nDomain: {domain}\nProject: {project} ({endpoint})\n\n\
+         Records to enter:\n\n{lines}\nAfter that, check them with `svc domain verify {id}`. If the \
+         domain is not needed any more, remove it with `svc domain remove {id}`.\n\n\
+         The platform: {platform}\n",
+        name = printable(&recipient.name),
+        news = news.text,
+        domain = domain.hostname,
+        project = printable(&project.name),
+        endpoint = project.endpoint,
+        id = domain.id,
+        platform = app.config.base_url,
+    )
+}
+
+/// Recipients of one notice.
+const MAX_RECIPIENTS: usize = 10;

@@ -1,0 +1,70 @@
+//! The DNS records that a custom domain needs.
+
+use api::control::domains::{DomainRecord, DomainRecordPurpose};
+use store::domains::Domain;
+use store::projects::Project;
+use types::domain_name::CHALLENGE_PREFIX;
+use types::problem::Problem;
+
+use crate::app::App;
+use crate::http_api::problem::HandlerResult;
+use crate::projects::region_of;
+
+/// The records of one domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ExpectedRecords {
+    /// Name of the ownership record (TXT).
+    pub(super) challenge: String,
+    /// Value of the ownership record. It is random for each domain of a project, so that the record of
+    /// one project proves nothing for another one.
+    pub(super) proof: String,
+    /// Name of the traffic record: the domain, with the `*.` of a wildcard.
+    pub(super) host: String,
+    /// Host of the project's engine, the target of the traffic record.
+    pub(super) target: String,
+}
+
+impl ExpectedRecords {
+    /// The records of a stored domain.
+    ///
+    /// # Errors
+    /// 503 if the platform has no engine.
+    pub(super) fn new(app: &App, project: &Project, domain: &Domain) -> HandlerResult<Self> {
+        let region = region_of(app, project).ok_or_else(Problem::unavailable)?;
+        Ok(Self {
+            challenge: format!("{CHALLENGE_PREFIX}{}", base_of(domain)),
+            proof: format!("{PROOF_PREFIX}{}", domain.token),
+            host: domain.hostname.clone(),
+            target: format!("{}.{}", project.endpoint, region.domain),
+        })
+    }
+
+    /// The records as they are shown to the owner of the domain.
+    pub(super) fn shown(&self) -> Vec<DomainRecord> {
+        vec![
+            DomainRecord {
+                purpose: DomainRecordPurpose::Ownership,
+                kind: "TXT".to_owned(),
+                name: self.challenge.clone(),
+                value: self.proof.clone(),
+            },
+            DomainRecord {
+                purpose: DomainRecordPurpose::Traffic,
+                kind: "CNAME".to_owned(),
+                name: self.host.clone(),
+                value: self.target.clone(),
+            },
+        ]
+    }
+}
+
+/// The host name of a stored domain without the `*.` of a wildcard. The name is not parsed again: a
+/// newer list of public suffixes may contain it, and its project can still see and remove it.
+pub(super) fn base_of(domain: &Domain) -> &str {
+    domain
+        .hostname
+        .strip_prefix("*.")
+        .unwrap_or(&domain.hostname)
+}
+
+const PROOF_PREFIX: &str = "svc-domain-verification=";

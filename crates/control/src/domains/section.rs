@@ -1,0 +1,139 @@
+//! The `domains` section of the configuration.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use daemon::config::ConfigError;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Name servers that are asked about custom domains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainsConfig {
+    /// Servers of the root zone.
+    pub root_servers: Vec<IpAddr>,
+    /// Port of every name server.
+    pub name_server_port: u16,
+    /// True if name servers may have addresses that are not public.
+    pub allow_private_nameservers: bool,
+}
+
+/// The section as it is written in the file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DomainsSection {
+    /// Addresses of the servers at which the resolution of custom domains starts. Empty: the root
+    /// servers of the Internet. Others are for closed networks with their own root, and for tests.
+    #[schemars(example = &["10.20.0.53"])]
+    root_servers: Vec<String>,
+    /// Port on which all name servers are asked. Another port than 53 is for tests.
+    name_server_port: u16,
+    /// Ask name servers whose addresses are not public, such as those of a closed network. Every user
+    /// who may add a domain can then send DNS queries there.
+    allow_private_nameservers: bool,
+}
+
+impl Default for DomainsSection {
+    fn default() -> Self {
+        Self {
+            root_servers: Vec::new(),
+            name_server_port: 53,
+            allow_private_nameservers: false,
+        }
+    }
+}
+
+impl DomainsSection {
+    pub(crate) fn check(self) -> Result<DomainsConfig, ConfigError> {
+        if self.name_server_port == 0 {
+            let message = "expected a port from 1 to 65535";
+            return Err(ConfigError::new("domains.name_server_port", message));
+        }
+        if self.root_servers.len() > MAX_ROOT_SERVERS {
+            let message = format!("expected at most {MAX_ROOT_SERVERS} addresses");
+            return Err(ConfigError::new("domains.root_servers", message));
+        }
+        let given = self.root_servers.iter().enumerate();
+        let given = given.map(|(index, value)| {
+            value.parse::<IpAddr>().map_err(|_| {
+                let key = format!("domains.root_servers.{index}");
+                ConfigError::new(key, format!("{value:?} is not an IP address"))
+            })
+        });
+        let given: Vec<IpAddr> = given.collect::<Result<_, _>>()?;
+        let root_servers = if given.is_empty() {
+            ROOT_SERVERS.to_vec()
+        } else {
+            given
+        };
+        Ok(DomainsConfig {
+            root_servers,
+            name_server_port: self.name_server_port,
+            allow_private_nameservers: self.allow_private_nameservers,
+        })
+    }
+}
+
+impl Default for DomainsConfig {
+    fn default() -> Self {
+        Self {
+            root_servers: ROOT_SERVERS.to_vec(),
+            name_server_port: 53,
+            allow_private_nameservers: false,
+        }
+    }
+}
+
+impl DomainsConfig {
+    /// The address of a name server.
+    pub(super) fn at(&self, ip: IpAddr) -> SocketAddr {
+        SocketAddr::new(ip, self.name_server_port)
+    }
+}
+
+/// As many as the Internet has.
+const MAX_ROOT_SERVERS: usize = 26;
+
+/// Root servers of the Internet, by different operators (<https://www.iana.org/domains/root/servers>).
+/// One response of one of them is sufficient.
+const ROOT_SERVERS: [IpAddr; 8] = [
+    IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)),
+    IpAddr::V4(Ipv4Addr::new(193, 0, 14, 129)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0x7fd, 0, 0, 0, 0, 0, 1)),
+    IpAddr::V4(Ipv4Addr::new(192, 5, 5, 241)),
+    IpAddr::V4(Ipv4Addr::new(199, 7, 83, 42)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0x500, 0x2f, 0, 0, 0, 0, 0xf)),
+    IpAddr::V4(Ipv4Addr::new(192, 36, 148, 17)),
+    IpAddr::V4(Ipv4Addr::new(192, 58, 128, 30)),
+];
+
+#[cfg(test)]
+mod tests {
+    use types::network::is_public;
+
+    use super::*;
+
+    #[test]
+    fn the_root_servers_of_the_internet_are_the_default() {
+        let config = DomainsSection::default().check().unwrap();
+        assert_eq!(config.root_servers, ROOT_SERVERS);
+        assert!(ROOT_SERVERS.into_iter().all(is_public));
+        assert_eq!(config.name_server_port, 53);
+        assert!(!config.allow_private_nameservers);
+    }
+
+    #[test]
+    fn errors_name_the_key() {
+        let section = DomainsSection {
+            root_servers: vec!["10.0.0.1".to_owned(), "ns.example".to_owned()],
+            ..DomainsSection::default()
+        };
+        let error = section.check().unwrap_err().to_string();
+        assert!(error.contains("domains.root_servers.1"), "{error}");
+        let section = DomainsSection {
+            name_server_port: 0,
+            ..DomainsSection::default()
+        };
+        let error = section.check().unwrap_err().to_string();
+        assert!(error.contains("domains.name_server_port"), "{error}");
+    }
+}
