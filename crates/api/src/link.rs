@@ -21,6 +21,7 @@ use serde_json::Value;
 
 pub use self::credential_use::{CREDENTIAL_USE_SECONDS, CredentialUseRecord};
 pub use self::sign_in::{SIGN_IN, SIGN_IN_TYPE, SignIn, SignInClaims};
+use crate::control::domains::DomainCertificateValidation;
 use crate::control::settings::ProjectSettings;
 
 /// Path of the update stream: `GET`, with `since=<cursor>` if the engine has one;
@@ -29,8 +30,8 @@ pub const CHANGES: &str = "/link/v1/changes";
 /// Path for reports: `POST` with a [`Report`]; the response is a [`Receipt`].
 pub const REPORTS: &str = "/link/v1/reports";
 
-/// Maximum length of a line of the stream, in bytes: one project with all of its addresses and
-/// settings.
+/// Maximum length of a line of the stream, in bytes: one project with all of its addresses,
+/// domains and settings.
 pub const MAX_LINE_BYTES: usize = 1024 * 1024;
 /// Maximum size of a report, in bytes.
 pub const MAX_REPORT_BYTES: usize = 4 * 1024 * 1024;
@@ -191,6 +192,10 @@ pub struct Project {
     /// Reserved TCP ports.
     #[serde(default)]
     pub addresses: Vec<Address>,
+    /// Custom domains that are served: the verified ones, and those whose records have been missing
+    /// for a short time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domains: Vec<CustomDomain>,
 }
 
 /// Limits that a plan sets for one project. If a limit is absent, only the engine's own limits
@@ -225,6 +230,17 @@ pub struct Address {
     pub id: String,
     /// Port on the engine's address.
     pub port: u16,
+}
+
+/// A custom domain of a project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CustomDomain {
+    /// Id.
+    pub id: String,
+    /// The name in A-labels, with the `*.` of a wildcard.
+    pub hostname: String,
+    /// How certificate authorities validate it.
+    pub certificate_validation: DomainCertificateValidation,
 }
 
 /// A user with a membership in a workspace.

@@ -39,6 +39,7 @@ pub(super) async fn items(
     let projects = served.projects(conn, &ids).await?;
     let ever_served_ids = served.ever_served(conn, &ids).await?;
     let ports = directory::ports(conn, &cluster.domain, &ids).await?;
+    let domains = directory::domains(conn, &ids).await?;
     let ids: Vec<_> = changed_ids.people.iter().copied().collect();
     let people = served.people(conn, &ids).await?;
     let parts = served.memberships(conn, &ids).await?;
@@ -68,7 +69,7 @@ pub(super) async fn items(
     result.extend(removed.map(|id| Item::ProjectGone { id: id.to_string() }));
     result.extend(items::people(people, &parts));
     result.extend(credentials.into_iter().filter_map(items::credential));
-    result.extend(items::projects(cluster, projects, &ports));
+    result.extend(items::projects(cluster, projects, (&ports, &domains)));
     result.extend(webtty_servers.into_iter().map(items::webtty_server));
     Ok(Some(result))
 }

@@ -1,14 +1,16 @@
 //! Conversion of store rows into items of the link.
 
+use api::control::domains::DomainCertificateValidation;
 use api::control::settings::ProjectSettings;
 use api::link::{
-    Address, Credential, CredentialProof, EndedToken, Item, Membership, Person, Project, RelayKeys,
-    WebttyServer, WebttyServerKeys,
+    Address, Credential, CredentialProof, CustomDomain, EndedToken, Item, Membership, Person,
+    Project, RelayKeys, WebttyServer, WebttyServerKeys,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde::Deserialize as _;
+use store::domains::CertificateValidation;
 use store::{credentials, directory, webtty_servers};
 use types::id::{ProjectId, UserId};
 use types::permission::Permission;
@@ -35,17 +37,22 @@ pub(super) fn relay_keys(app: &App, cluster: &Cluster) -> Option<Item> {
     }))
 }
 
-/// Projects with their ports.
+/// Projects with their ports and custom domains.
 pub(super) fn projects<'a>(
     cluster: &'a Cluster,
     rows: Vec<directory::Project>,
-    ports: &'a [directory::Port],
+    (ports, domains): (&'a [directory::Port], &'a [directory::CustomDomain]),
 ) -> impl Iterator<Item = Item> + 'a {
     rows.into_iter()
-        .map(|row| Item::Project(Box::new(project(cluster, row, ports))))
+        .map(move |row| Item::Project(Box::new(project(cluster, row, ports, domains))))
 }
 
-fn project(cluster: &Cluster, row: directory::Project, ports: &[directory::Port]) -> Project {
+fn project(
+    cluster: &Cluster,
+    row: directory::Project,
+    ports: &[directory::Port],
+    domains: &[directory::CustomDomain],
+) -> Project {
     // A policy that cannot be parsed may have been a strict one.
     let settings = ProjectSettings::deserialize(&row.settings);
     if settings.is_err() {
@@ -56,6 +63,7 @@ fn project(cluster: &Cluster, row: directory::Project, ports: &[directory::Port]
         settings: settings.unwrap_or_default(),
         limits: cluster.limits(&row.plan),
         addresses: ports_of(ports, row.id).collect(),
+        domains: domains_of(domains, row.id).collect(),
         id: row.id.to_string(),
         endpoint: row.endpoint,
         workspace_id: row.workspace_id.to_string(),
@@ -74,6 +82,23 @@ fn ports_of(ports: &[directory::Port], project_id: ProjectId) -> impl Iterator<I
             id: port.id.to_string(),
             port: u16::try_from(port.port).ok()?,
         })
+    })
+}
+
+fn domains_of(
+    domains: &[directory::CustomDomain],
+    project_id: ProjectId,
+) -> impl Iterator<Item = CustomDomain> {
+    let own = domains
+        .iter()
+        .filter(move |domain| domain.project_id == project_id);
+    own.map(|domain| CustomDomain {
+        id: domain.id.to_string(),
+        hostname: domain.hostname.clone(),
+        certificate_validation: match domain.certificate_validation {
+            CertificateValidation::TlsAlpn01 => DomainCertificateValidation::TlsAlpn01,
+            CertificateValidation::Dns01 => DomainCertificateValidation::Dns01,
+        },
     })
 }
 

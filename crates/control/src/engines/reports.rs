@@ -178,6 +178,9 @@ impl Batch {
         if event.event_type == EventType::StateInitial {
             return Err(at.bad("event", "a snapshot is not an event"));
         }
+        if event.event_type.is_domain() {
+            return Err(at.bad("event", "only the platform reports domains"));
+        }
         self.events.push((project, event));
         Ok(())
     }

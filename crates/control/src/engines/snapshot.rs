@@ -69,8 +69,9 @@ async fn projects(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEn
             .await?;
         let ids: Vec<_> = page.iter().map(|project| project.id).collect();
         let ports = directory::ports(snapshot, &cluster.domain, &ids).await?;
+        let domains = directory::domains(snapshot, &ids).await?;
         let is_last = is_last_page(page.len());
-        for one in items::projects(&cluster, page, &ports) {
+        for one in items::projects(&cluster, page, (&ports, &domains)) {
             item(link, one).await?;
         }
         if is_last {

@@ -425,6 +425,7 @@ mod tests {
             settings: ProjectSettings::default(),
             limits: Limits::default(),
             addresses: Vec::new(),
+            domains: Vec::new(),
         };
         directory.replace(platform, vec![Item::Project(Box::new(project))]);
         directory

@@ -60,6 +60,7 @@ fn project(settings: ProjectSettings) -> Item {
         settings,
         limits: link::Limits::default(),
         addresses: Vec::new(),
+        domains: Vec::new(),
     }))
 }
 
