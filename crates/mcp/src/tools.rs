@@ -6,8 +6,8 @@ pub(crate) mod schema;
 pub(crate) mod terminals;
 
 use api::control::{
-    Access, Operation, addresses, plans, projects, records, settings, tokens, turn, webhooks,
-    webtty_servers, whoami, workspaces,
+    Access, Operation, addresses, domains, plans, projects, records, settings, tokens, turn,
+    webhooks, webtty_servers, whoami, workspaces,
 };
 use serde_json::{Value, json};
 use types::permission::Permission;
@@ -344,6 +344,56 @@ pub const TOOLS: &[Tool] = &[
                       user first: clients of this port can no longer connect.",
         effect: Effect::Destroys,
         call: Call::Operation(addresses::RELEASE),
+    },
+    Tool {
+        name: "svc_project_domains_list",
+        title: "List the custom domains of a project",
+        description: "The custom domains of a project, with their status, their DNS records and \
+                      the latest check of each record.",
+        effect: Effect::Reads,
+        call: Call::Operation(domains::LIST),
+    },
+    Tool {
+        name: "svc_project_domain_get",
+        title: "Get a custom domain",
+        description: "One custom domain with its status, its DNS records and the latest check.",
+        effect: Effect::Reads,
+        call: Call::Operation(domains::GET),
+    },
+    Tool {
+        name: "svc_project_domain_create",
+        title: "Add a custom domain",
+        description: "Adds a host name of the user to a project, or all names directly below one \
+                      (*.app.example.com, or kind wildcard). Show the records of the answer to the \
+                      user, who enters them at the DNS provider; then call \
+                      svc_project_domain_verify. Plans limit how many. Ask the user first.",
+        effect: Effect::AddsOnce,
+        call: Call::Operation(domains::CREATE),
+    },
+    Tool {
+        name: "svc_project_domain_verify",
+        title: "Check the records of a custom domain",
+        description: "Looks for the DNS records of a domain at its authoritative name servers. The \
+                      answer has the status of the domain, and for each record what was found and \
+                      what to enter. Wait some seconds between two calls.",
+        effect: Effect::Changes,
+        call: Call::Operation(domains::VERIFY),
+    },
+    Tool {
+        name: "svc_project_domain_connect",
+        title: "Find out whether a DNS provider supports Domain Connect",
+        description: "Whether the DNS provider of a custom domain offers Domain Connect, with which \
+                      users enter records on pages of the provider.",
+        effect: Effect::Reads,
+        call: Call::Operation(domains::DOMAIN_CONNECT),
+    },
+    Tool {
+        name: "svc_project_domain_delete",
+        title: "Remove a custom domain",
+        description: "Removes a domain from a project; its tunnels are no longer reachable under \
+                      this name. Ask the user first.",
+        effect: Effect::Destroys,
+        call: Call::Operation(domains::DELETE),
     },
     Tool {
         name: "svc_webtty_servers_list",

@@ -8,9 +8,9 @@ use clap::{
 };
 
 use crate::commands::{
-    audit, clients, completions, context, credential, dial, doctor, events, explain, forward,
-    login, logout, man, mcp, project, run, server, service, token, tunnels, turn_credentials,
-    webtty, workspace,
+    audit, clients, completions, context, credential, dial, doctor, domain, events, explain,
+    forward, login, logout, man, mcp, project, run, server, service, token, tunnels,
+    turn_credentials, webtty, workspace,
 };
 use crate::failure::Failure;
 use crate::output::Format;
@@ -82,6 +82,9 @@ pub(crate) enum Command {
     /// Projects: create, select, configure and inspect
     #[command(subcommand)]
     Project(project::Command),
+    /// Custom domains of a project: add, verify and remove them
+    #[command(subcommand, alias = "domains")]
+    Domain(Box<domain::Command>),
     /// Long-lived credentials: tokens, applications, client certificates
     #[command(subcommand)]
     Credential(credential::Command),

@@ -7,6 +7,7 @@ pub(crate) mod context;
 pub(crate) mod credential;
 pub(crate) mod dial;
 pub(crate) mod doctor;
+pub(crate) mod domain;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod forward;

@@ -5,9 +5,9 @@ use daemon::logs::Level;
 
 use crate::cli::{Cli, Command};
 use crate::commands::{
-    audit, clients, completions, context, credential, dial, doctor, events, explain, forward,
-    login, logout, man, mcp, project, run, server, service, token, tunnels, turn_credentials,
-    webtty, workspace,
+    audit, clients, completions, context, credential, dial, doctor, domain, events, explain,
+    forward, login, logout, man, mcp, project, run, server, service, token, tunnels,
+    turn_credentials, webtty, workspace,
 };
 use crate::failure::Failure;
 use crate::process::logging::set_up_logs;
@@ -80,6 +80,10 @@ pub(crate) async fn dispatch(cli: Cli) -> Result<(), Failure> {
         Command::Project(command) => {
             set_up_logs(Level::Error, log)?;
             project::run(command).await
+        }
+        Command::Domain(command) => {
+            set_up_logs(Level::Error, log)?;
+            domain::run(*command).await
         }
         Command::Credential(command) => {
             set_up_logs(Level::Error, log)?;

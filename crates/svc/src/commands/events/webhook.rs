@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn webhooks_are_sent_for_created_and_deleted_objects() {
+    fn webhooks_are_sent_for_created_and_deleted_objects_and_domains() {
         let sent = EventType::ALL.iter().filter(|kind| is_delivered(**kind));
         let sent: Vec<_> = sent.map(|kind| kind.as_str()).collect();
         assert_eq!(
@@ -127,7 +127,13 @@ mod tests {
                 "client.created",
                 "client.deleted",
                 "tunnel.created",
-                "tunnel.deleted"
+                "tunnel.deleted",
+                "domain.created",
+                "domain.verified",
+                "domain.warned",
+                "domain.suspended",
+                "domain.released",
+                "domain.deleted"
             ]
         );
     }

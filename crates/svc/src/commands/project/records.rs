@@ -162,6 +162,7 @@ pub(super) async fn plan(args: PlanArgs) -> Result<(), Failure> {
             if plan.webhooks { "yes" } else { "no" }.to_owned(),
         ),
         ("TCP addresses", plan.tcp_addresses.to_string()),
+        ("custom domains", plan.domains.to_string()),
     ])
 }
 

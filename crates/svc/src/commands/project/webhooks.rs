@@ -94,8 +94,8 @@ pub(crate) struct CreateArgs {
     #[arg(long)]
     url: String,
 
-    /// Event type to deliver (repeatable): client.created, client.deleted, tunnel.created,
-    /// tunnel.deleted. Default: all of them
+    /// Event type to deliver (repeatable), such as client.created, tunnel.deleted or
+    /// domain.suspended. Default: all types
     #[arg(long = "event", value_name = "TYPE", value_parser = event)]
     events: Vec<WebhookEventType>,
 
@@ -471,11 +471,17 @@ fn word(value: &impl Serialize) -> String {
     }
 }
 
-const EVENTS: [WebhookEventType; 4] = [
+const EVENTS: [WebhookEventType; 10] = [
     WebhookEventType::ClientCreated,
     WebhookEventType::ClientDeleted,
     WebhookEventType::TunnelCreated,
     WebhookEventType::TunnelDeleted,
+    WebhookEventType::DomainCreated,
+    WebhookEventType::DomainVerified,
+    WebhookEventType::DomainWarned,
+    WebhookEventType::DomainSuspended,
+    WebhookEventType::DomainReleased,
+    WebhookEventType::DomainDeleted,
 ];
 
 fn event(text: &str) -> Result<WebhookEventType, String> {
