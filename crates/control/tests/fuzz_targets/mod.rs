@@ -2,6 +2,7 @@
 //! `fuzz/` feeds these functions with generated input, the tests with input from proptest.
 
 use api::control::credentials::{CreateCredential, RotateCredential};
+use api::control::domains::CreateDomain;
 use api::control::projects::{CreateProject, TransferProject, UpdateProject};
 use api::control::settings::{ProjectSettings, ProjectSettingsPatch};
 use api::control::tokens::MintToken;
@@ -49,6 +50,7 @@ pub(crate) fn control_body(data: &[u8]) {
     body::<RotateCredential>(data);
     body::<MintToken>(data);
     body::<IssueTurnCredential>(data);
+    body::<CreateDomain>(data);
     body::<CreateWebhook>(data);
     body::<UpdateWebhook>(data);
 }

@@ -3,6 +3,7 @@
 mod answer;
 mod browser;
 mod database;
+pub(crate) mod name_server;
 mod promised;
 pub(crate) mod receiver;
 mod statements;

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod checkout;
+mod domains;
 pub(crate) mod projects;
 mod records;
 mod settings;

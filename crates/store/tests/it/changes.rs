@@ -11,7 +11,8 @@ use store::sessions::{self, Session};
 use store::signing_keys::{self, SigningKey};
 use store::webtty_servers::{self, WebttyServer};
 use store::{
-    PasswordHash, SealedBytes, addresses, members, projects, revoked_tokens, users, workspaces,
+    PasswordHash, SealedBytes, addresses, domains, members, projects, revoked_tokens, users,
+    workspaces,
 };
 use types::id::{CredentialId, ProjectId, WebttyServerId};
 
@@ -190,6 +191,21 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     }), Project bob.project);
     tells!("addresses::release_all", |tx, g| Box::pin(async move {
         assert_eq!(addresses::release_all(tx, g.bob.project, at(3)).await.unwrap(), 2);
+    }), Project bob.project);
+    tells!("domains::save", |tx, g| Box::pin(async move {
+        let pending = domain(g.bob, "a.example.com", domains::State::Pending);
+        domains::insert(tx, &pending).await.unwrap();
+        let verified = domains::Domain { state: domains::State::Verified, ..pending };
+        assert!(domains::save(tx, &verified, domains::State::Pending, at(3)).await.unwrap());
+    }), Project bob.project);
+    tells!("domains::delete", |tx, g| Box::pin(async move {
+        let own = domains::of_project(tx, g.bob.project).await.unwrap();
+        assert!(domains::delete(tx, g.bob.project, own[0].id, at(3)).await.unwrap());
+    }), Project bob.project);
+    tells!("domains::delete_all", |tx, g| Box::pin(async move {
+        let verified = domain(g.bob, "b.example.com", domains::State::Verified);
+        domains::insert(tx, &verified).await.unwrap();
+        assert_eq!(domains::delete_all(tx, g.bob.project, at(3)).await.unwrap(), 1);
     }), Project bob.project);
     tells!("projects::delete", |tx, g| Box::pin(async move {
         assert!(projects::delete(tx, g.bob.project, at(3)).await.unwrap());
@@ -402,6 +418,27 @@ fn address(person: Person, port: i64) -> addresses::Address {
         cluster_domain: "c".to_owned(),
         port,
         created_at: at(3),
+    }
+}
+
+fn domain(person: Person, hostname: &str, state: domains::State) -> domains::Domain {
+    domains::Domain {
+        id: id!(DomainId),
+        project_id: person.project,
+        hostname: hostname.to_owned(),
+        certificate_validation: domains::CertificateValidation::TlsAlpn01,
+        token: "token".to_owned(),
+        state,
+        created_by: person.user,
+        created_at: at(3),
+        verified_at: None,
+        last_checked_at: None,
+        last_found_at: None,
+        failing_since: None,
+        suspended_at: None,
+        quarantine_until: None,
+        next_check_at: at(3),
+        report: None,
     }
 }
 

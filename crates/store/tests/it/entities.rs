@@ -3,6 +3,7 @@
 pub(crate) mod access;
 mod billing;
 mod credential_chains;
+mod domains;
 mod idempotency;
 pub(crate) mod log_search;
 mod oauth;

@@ -102,6 +102,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "9b3ae9f6a2ab2a849182d60dd57bd778",
         "e51bbf97c4bc7e861260d9cae9ad1c61",
     ),
+    (
+        "0021_domains",
+        "040adaa3446962a8e3492acdad0c2524",
+        "94025886559cb969061d155d4df06c59",
+    ),
 ];
 
 /// Words that break the code before a migration, since both versions run during an update.

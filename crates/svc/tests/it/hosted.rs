@@ -16,13 +16,20 @@ pub(crate) struct HostedPlatform {
 impl HostedPlatform {
     /// Starts it with this catalogue, signs in with a browser session, and creates a token.
     pub(crate) async fn start(home: &Home, catalog: Value) -> Self {
+        Self::start_with(home, json!({ "catalog": catalog })).await
+    }
+
+    /// The same with these sections of the configuration.
+    pub(crate) async fn start_with(home: &Home, sections: Value) -> Self {
         let address = format!("127.0.0.1:{}", ports::lease());
         let base_url = format!("http://{address}");
-        let config = json!({
+        let mut config = json!({
             "platform": {"base_url": base_url, "listen_addr": address, "data_dir": "data"},
             "engines": [{"cluster_domain": "engine.example.com", "tcp_ports": "20000-20999"}],
-            "catalog": catalog,
         });
+        for (name, section) in sections.as_object().unwrap() {
+            config[name] = section.clone();
+        }
         std::fs::write(home.path().join("platform.yaml"), config.to_string()).unwrap();
         let mut running = home.start(&[
             "platform",

@@ -50,6 +50,7 @@ struct Tenant {
     webhook: String,
     delivery: String,
     address: String,
+    domain: String,
     server: String,
 }
 
@@ -80,6 +81,7 @@ impl Tenant {
             webhook: String::new(),
             delivery: String::new(),
             address: String::new(),
+            domain: String::new(),
             server: String::new(),
         };
         for step in [0, 1, 2] {
@@ -165,6 +167,9 @@ impl Tenant {
             .post(&addresses, token, &json!({}))
             .await
             .expect(201));
+        let domains = format!("{project}/domains");
+        let body = json!({"hostname": "app.example.com"});
+        self.domain = id(&control.post(&domains, token, &body).await.expect(201));
         let servers = format!("{project}/webtty/servers");
         let body = json!({"name": "build"});
         let made = control.post(&servers, token, &body).await.expect(201);
@@ -186,6 +191,8 @@ impl Tenant {
             format!("/api/workspaces/{}/audit", self.person.workspace),
             format!("{project}/settings"),
             format!("{project}/addresses"),
+            format!("{project}/domains"),
+            format!("{project}/domains/{}", self.domain),
             format!("{project}/webtty/servers"),
             format!("{project}/webtty/servers/{}", self.server),
             format!("{project}/webhooks"),
@@ -214,6 +221,7 @@ impl Tenant {
             "{webhook_id}" => &self.webhook,
             "{delivery_id}" => &self.delivery,
             "{address_id}" => &self.address,
+            "{domain_id}" => &self.domain,
             "{server_id}" => &self.server,
             _ => panic!("tenancy.rs has no value for {part}: add one"),
         }
@@ -232,6 +240,7 @@ fn absent(part: &str) -> &'static str {
         "{webhook_id}" => "whk_01h455vb4pex5vsknk084sn02q",
         "{delivery_id}" => "dlv_01h455vb4pex5vsknk084sn02q",
         "{address_id}" => "adr_01h455vb4pex5vsknk084sn02q",
+        "{domain_id}" => "dom_01h455vb4pex5vsknk084sn02q",
         "{server_id}" => "wsv_01h455vb4pex5vsknk084sn02q",
         _ => panic!("tenancy.rs has no value for {part}: add one"),
     }

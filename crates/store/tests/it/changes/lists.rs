@@ -11,6 +11,9 @@ pub(super) const REPLICATED_FUNCTIONS: &[&str] = &[
     "credentials::revoke_all",
     "credentials::revoke_chain",
     "credentials::rotate",
+    "domains::delete",
+    "domains::delete_all",
+    "domains::save",
     "members::delete",
     "members::delete_by_group",
     "members::insert",
@@ -59,6 +62,10 @@ pub(super) const SILENT: &[&str] = &[
     "credentials::lock_issuer",
     "credentials::record_use",
     "credentials::record_use_at_engine",
+    // Engines serve no pending domain, and no domain in quarantine.
+    "domains::claim",
+    "domains::free_rested",
+    "domains::insert",
     "expiry::release",
     "expiry::take",
     "projects::rename",
@@ -124,6 +131,7 @@ pub(super) const SILENT_FILES: &[&str] = &[
 pub(super) const REPLICATED_TABLES: &[&str] = &[
     "addresses",
     "credentials",
+    "domains",
     "members",
     "projects",
     "revoked_tokens",

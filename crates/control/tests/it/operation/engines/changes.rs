@@ -5,8 +5,8 @@ use http::Method;
 use serde_json::json;
 use store::members::Role;
 use store::projects::NewProject;
-use store::{addresses, members, projects, users};
-use types::id::{AddressId, ProjectId};
+use store::{addresses, domains, members, projects, users};
+use types::id::{AddressId, DomainId, ProjectId};
 
 use super::{
     FullSnapshot, OTHER_SECRET, PlatformServer, credential_of, kinds_and_ids, linkable_with,
@@ -43,6 +43,33 @@ async fn an_issued_credential_is_sent_with_the_root_of_its_chain(control: TestCo
         bearer = issued["token"].as_str().unwrap().to_owned();
     }
     served.stop().await;
+}
+
+fn custom_domain(
+    control: &TestControl,
+    (of, project): (&Person, &Project),
+    number: usize,
+    hostname: &str,
+    state: domains::State,
+) -> domains::Domain {
+    domains::Domain {
+        id: DomainId::new(u64::try_from(number).unwrap(), [1; 10]),
+        project_id: project.id,
+        hostname: hostname.to_owned(),
+        certificate_validation: domains::CertificateValidation::TlsAlpn01,
+        token: "token".to_owned(),
+        state,
+        created_by: of.user,
+        created_at: control.now(),
+        verified_at: None,
+        last_checked_at: None,
+        last_found_at: None,
+        failing_since: None,
+        suspended_at: None,
+        quarantine_until: None,
+        next_check_at: control.now(),
+        report: None,
+    }
 }
 
 /// A project in the region of the other cluster.
@@ -107,6 +134,19 @@ async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl
         created_at: control.now(),
     };
     addresses::insert(&mut tx, &address).await.unwrap();
+    for (number, (name, state)) in [
+        ("a.example.com", domains::State::Verified),
+        ("b.example.com", domains::State::Warned),
+        ("c.example.com", domains::State::Pending),
+        ("d.example.com", domains::State::Suspended),
+        ("e.example.com", domains::State::Quarantined),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let domain = custom_domain(&control, (&ada, &project), number, name, state);
+        domains::insert(&mut tx, &domain).await.unwrap();
+    }
     // Grants for clients, and one for a client that was removed from the configuration (OA-8).
     let of_client = async |client: &str, tx: &mut store::Tx| {
         let issued = control::credentials::issue_pat(&control.app, ada.user, client, None);
@@ -151,6 +191,9 @@ async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl
     assert_eq!((sent.limits.clients, sent.limits.tunnels), (Some(3), None));
     assert!(!sent.settings.published_tcp_enabled);
     assert_eq!(sent.addresses[0].port, 4000);
+    let hostnames = sent.domains.iter().map(|domain| domain.hostname.as_str());
+    let hostnames: Vec<_> = hostnames.collect();
+    assert_eq!(hostnames, ["a.example.com", "b.example.com"]);
     assert_eq!(
         (sent.plan.as_str(), sent.region.as_deref()),
         ("basic", Some("local"))

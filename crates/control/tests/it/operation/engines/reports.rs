@@ -220,6 +220,11 @@ async fn malformed_fields_are_refused_by_name(control: TestControl) {
         answer.refused(400).1.as_deref(),
         Some("records.0.project_id")
     );
+    // Events about domains come from the platform alone.
+    let mut forged = event(id, EventId::new(3, [3; 10]));
+    forged["event"]["type"] = json!("domain.verified");
+    let answer = report(&control, SECRET, 2, json!([forged])).await;
+    assert_eq!(answer.refused(400).1.as_deref(), Some("records.0.event"));
     assert_eq!(send(&control, SECRET, "{".to_owned()).await.status, 400);
     let large = format!("{}{{}}", " ".repeat(4 * 1024 * 1024));
     assert_eq!(send(&control, SECRET, large).await.status, 413);

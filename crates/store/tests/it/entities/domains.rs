@@ -1,0 +1,208 @@
+//! Custom domains of projects.
+
+use jiff::Timestamp;
+use serde_json::json;
+use store::domains::{self, CertificateValidation, Domain, State};
+use store::{Conflict, Tx};
+
+use crate::database::{Database, both};
+use crate::world::{Person, at, id};
+
+both! {
+    a_name_is_pending_in_many_projects_and_held_by_one,
+    a_quarantine_ends_at_its_time,
+    due_domains_are_claimed_once,
+    domains_are_deleted_with_their_project,
+}
+
+fn domain(of: Person, hostname: &str, state: State) -> Domain {
+    Domain {
+        id: id!(DomainId),
+        project_id: of.project,
+        hostname: hostname.to_owned(),
+        certificate_validation: CertificateValidation::TlsAlpn01,
+        token: "token".to_owned(),
+        state,
+        created_by: of.user,
+        created_at: at(0),
+        verified_at: None,
+        last_checked_at: None,
+        last_found_at: None,
+        failing_since: None,
+        suspended_at: None,
+        quarantine_until: None,
+        next_check_at: at(60),
+        report: None,
+    }
+}
+
+async fn insert(tx: &mut Tx, domain: &Domain) {
+    domains::insert(tx, domain).await.unwrap();
+}
+
+async fn a_name_is_pending_in_many_projects_and_held_by_one(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let (hers, his) = (
+        domain(ann, "app.example.com", State::Pending),
+        domain(bob, "app.example.com", State::Pending),
+    );
+    let mut tx = database.begin().await;
+    insert(&mut tx, &hers).await;
+    insert(&mut tx, &his).await;
+    let holder = domains::holder(&mut tx, "app.example.com").await.unwrap();
+    assert_eq!(holder, None);
+    let hers = Domain {
+        state: State::Verified,
+        verified_at: Some(at(1)),
+        last_checked_at: Some(at(1)),
+        last_found_at: Some(at(1)),
+        report: Some(json!({"ownership": "found"})),
+        ..hers
+    };
+    assert!(
+        domains::save(&mut tx, &hers, State::Pending, at(1))
+            .await
+            .unwrap()
+    );
+    let found = domains::by_id(&mut tx, ann.project, hers.id).await.unwrap();
+    assert_eq!(found, Some(hers.clone()));
+    let found = domains::by_hostname(&mut tx, ann.project, "app.example.com")
+        .await
+        .unwrap();
+    assert_eq!(found, Some(hers.clone()));
+    let found = domains::by_id(&mut tx, bob.project, hers.id).await.unwrap();
+    assert_eq!(found, None);
+    let holder = domains::holder(&mut tx, "app.example.com").await.unwrap();
+    assert_eq!(holder, Some(ann.project));
+    tx.commit().await.unwrap();
+
+    // Each state but pending holds the name.
+    for state in State::ALL.iter().filter(|state| **state != State::Pending) {
+        let mut tx = database.begin().await;
+        let held = Domain {
+            state: *state,
+            ..his.clone()
+        };
+        let refused = domains::save(&mut tx, &held, State::Pending, at(1))
+            .await
+            .unwrap_err();
+        assert_eq!(refused.conflict(), Some(Conflict::DomainTaken), "{state}");
+    }
+    let mut tx = database.begin().await;
+    let again = domain(ann, "app.example.com", State::Pending);
+    let refused = domains::insert(&mut tx, &again).await.unwrap_err();
+    assert_eq!(refused.conflict(), Some(Conflict::DomainExists));
+    drop(tx);
+    let mut tx = database.begin().await;
+    insert(&mut tx, &domain(bob, "*.app.example.com", State::Verified)).await;
+    let his_names = domains::of_project(&mut tx, bob.project).await.unwrap();
+    let his_names: Vec<_> = his_names.iter().map(|one| one.hostname.as_str()).collect();
+    assert_eq!(his_names, ["app.example.com", "*.app.example.com"]);
+}
+
+async fn a_quarantine_ends_at_its_time(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let mut tx = database.begin().await;
+    let held = Domain {
+        quarantine_until: Some(at(100)),
+        ..domain(ann, "app.example.com", State::Quarantined)
+    };
+    insert(&mut tx, &held).await;
+    let free = async |tx: &mut Tx, name: &str, now: Timestamp| {
+        domains::free_rested(tx, name, now).await.unwrap()
+    };
+    assert!(!free(&mut tx, "app.example.com", at(99)).await);
+    assert!(!free(&mut tx, "other.example.com", at(100)).await);
+    assert!(free(&mut tx, "app.example.com", at(100)).await);
+    let holder = domains::holder(&mut tx, "app.example.com").await.unwrap();
+    assert_eq!(holder, None);
+    // No other state ends with time.
+    insert(
+        &mut tx,
+        &Domain {
+            quarantine_until: Some(at(1)),
+            ..domain(ann, "app.example.com", State::Suspended)
+        },
+    )
+    .await;
+    assert!(!free(&mut tx, "app.example.com", at(100)).await);
+}
+
+async fn due_domains_are_claimed_once(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let mut tx = database.begin().await;
+    for (name, due) in [
+        ("a.example.com", 10),
+        ("b.example.com", 20),
+        ("c.example.com", 30),
+    ] {
+        let domain = Domain {
+            next_check_at: at(due),
+            ..domain(ann, name, State::Verified)
+        };
+        insert(&mut tx, &domain).await;
+    }
+    let claim = async |tx: &mut Tx, now, limit| {
+        let claimed = domains::claim(tx, at(now), at(now + 100), limit).await;
+        let mut names: Vec<_> = claimed
+            .unwrap()
+            .into_iter()
+            .map(|domain| domain.hostname)
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(claim(&mut tx, 9, 10).await, [""; 0]);
+    assert_eq!(claim(&mut tx, 20, 1).await, ["a.example.com"]);
+    assert_eq!(claim(&mut tx, 20, 10).await, ["b.example.com"]);
+    assert_eq!(claim(&mut tx, 30, 10).await, ["c.example.com"]);
+    assert_eq!(claim(&mut tx, 119, 10).await, [""; 0]);
+    // The lease has ended without a result.
+    assert_eq!(
+        claim(&mut tx, 120, 10).await,
+        ["a.example.com", "b.example.com"]
+    );
+}
+
+async fn domains_are_deleted_with_their_project(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let mut tx = database.begin().await;
+    let one = domain(ann, "a.example.com", State::Verified);
+    insert(&mut tx, &one).await;
+    insert(&mut tx, &domain(ann, "b.example.com", State::Pending)).await;
+    insert(&mut tx, &domain(bob, "b.example.com", State::Pending)).await;
+    assert!(
+        !domains::delete(&mut tx, bob.project, one.id, at(1))
+            .await
+            .unwrap()
+    );
+    assert!(
+        domains::delete(&mut tx, ann.project, one.id, at(1))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !domains::delete(&mut tx, ann.project, one.id, at(1))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !domains::save(&mut tx, &one, State::Verified, at(1))
+            .await
+            .unwrap()
+    );
+    assert_eq!(
+        domains::delete_all(&mut tx, ann.project, at(1))
+            .await
+            .unwrap(),
+        1
+    );
+    let his = domains::of_project(&mut tx, bob.project).await.unwrap();
+    assert_eq!(his.len(), 1);
+}
