@@ -1,9 +1,11 @@
 //! The custom domains of an engine: names outside its own host, their projects and certificates.
 //!
-//! A community engine has those of its configuration. They can be added and removed while it runs.
+//! A community engine has those of its configuration, a managed engine those that its platform sends.
+//! They can be added and removed while it runs.
 
 mod certificates;
 mod files;
+mod projects;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use types::domain_name::DomainName;
 
 pub(crate) use self::certificates::{DomainCertificates, DomainResolver};
 pub use self::files::DomainFiles;
+pub(crate) use self::projects::ProjectDomains;
 
 /// Maximum number of custom domains of an engine. Their certificates take 80 MiB at most, and the
 /// state of all is read at a start.
@@ -82,6 +85,11 @@ impl Domains {
         let removed = names.pin().remove(name.base()).map(Arc::clone)?;
         self.count.fetch_sub(1, Ordering::AcqRel);
         Some(removed)
+    }
+
+    /// The domain with exactly this name.
+    pub fn get(&self, name: &DomainName) -> Option<Arc<Domain>> {
+        self.of_kind(name).pin().get(name.base()).map(Arc::clone)
     }
 
     /// The domain of a host name in lower case: the one with this name, else a wildcard.

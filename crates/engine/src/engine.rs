@@ -27,7 +27,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Auth, EngineConfig, JwtAuth};
 use crate::core::{Core, Worker};
 use crate::directory::{Directory, Project};
-use crate::domains::{DomainCertificates, DomainResolver, Domains};
+use crate::domains::{DomainCertificates, DomainResolver, Domains, ProjectDomains};
 use crate::edge::UpstreamPool;
 use crate::edge::revocation::{self, ActiveVisits};
 use crate::geo::{Countries, GeoError};
@@ -113,17 +113,19 @@ pub async fn start_with_clock(
     let recorder = daemon::metrics::recorder()?;
     transport::memory::set_limit(config.limits.max_buffered_bytes);
     let readiness = Readiness::default();
+    let is_managed = matches!(config.auth, Auth::Platform(_));
+    let files = certificate_files(&config, is_managed)?;
+    let certificates = Certificates::open(files, config.acme.as_ref(), &clock)?;
+    let domains = Arc::new(Domains::default());
+    let challenges = certificates.challenges();
+    let of_domains = DomainCertificates::open(&config, &domains, challenges, &clock)?;
+    let of_projects = of_domains.of_projects(&config, &domains, namespace.base());
     let TokenAuthority {
         tenancy,
         tokens,
         managed,
         browsers,
-    } = open_authority(&config).await?;
-    let files = certificate_files(&config, managed.is_some())?;
-    let certificates = Certificates::open(files, config.acme.as_ref(), &clock)?;
-    let domains = Arc::new(Domains::default());
-    let challenges = certificates.challenges();
-    let of_domains = DomainCertificates::open(&config, &domains, challenges, &clock)?;
+    } = open_authority(&config, of_projects).await?;
     let own = certificates.resolver();
     let resolver = DomainResolver::new(Arc::clone(&domains), namespace.base().clone(), own);
     let tls = TlsConfigs::new(Arc::new(resolver))?;
@@ -246,7 +248,10 @@ struct TokenAuthority {
     browsers: Option<Browsers>,
 }
 
-async fn open_authority(config: &EngineConfig) -> Result<TokenAuthority, StartError> {
+async fn open_authority(
+    config: &EngineConfig,
+    domains: ProjectDomains,
+) -> Result<TokenAuthority, StartError> {
     match &config.auth {
         Auth::Keys(keys) => Ok(TokenAuthority {
             tokens: Tokens::new(keys.keyring(config.compat_rstream)?),
@@ -258,11 +263,8 @@ async fn open_authority(config: &EngineConfig) -> Result<TokenAuthority, StartEr
             let (seals, assertions) = config::edge_keys(platform)?;
             let directory = Arc::new(Directory::default());
             let tokens = Tokens::managed(Arc::clone(&directory), config.compat_rstream);
-            let (directory_for_link, tokens_for_link) =
-                (Arc::clone(&directory), Arc::clone(&tokens));
-            let managed =
-                PlatformLink::open(platform, &config.host, directory_for_link, tokens_for_link)
-                    .await?;
+            let state = (Arc::clone(&directory), Arc::clone(&tokens));
+            let managed = PlatformLink::open(platform, &config.host, state, domains).await?;
             Ok(TokenAuthority {
                 tenancy: Tenancy::Managed(directory),
                 tokens,

@@ -19,6 +19,7 @@ use transport::TlsStream;
 use types::client::{Client, check_labels};
 use types::id::{StreamId, TunnelId};
 use types::permission::Permission;
+use types::tunnel::Hostname;
 use wire::liveness::EngineLiveness;
 use wire::message::{
     ClientDetails, CloseControlChannelRsp, CloseTunnelReq, CloseTunnelRsp, ControlChannelLiveness,
@@ -84,6 +85,8 @@ struct Session {
     tunnels: BTreeSet<TunnelId>,
     /// Tunnels on reserved ports.
     reserved: BTreeMap<TunnelId, u16>,
+    /// Tunnels with a custom domain.
+    domains: BTreeMap<TunnelId, Hostname>,
     /// Tunnels of registered servers.
     servers: BTreeMap<TunnelId, Arc<WebttyServer>>,
     rate: MessageRate,
@@ -190,6 +193,7 @@ impl Session {
             commands: orders,
             tunnels: BTreeSet::new(),
             reserved: BTreeMap::new(),
+            domains: BTreeMap::new(),
             servers: BTreeMap::new(),
             rate: MessageRate::default(),
             paused_until: None,
@@ -303,8 +307,7 @@ impl Session {
                     if let Some(end) = self.revocation() {
                         return end;
                     }
-                    let given_up = self.close_unreserved_ports().and_then(|()| self.close_refused_servers());
-                    if let Err(end) = given_up {
+                    if let Err(end) = self.close_refused_tunnels() {
                         return end;
                     }
                 }
@@ -409,6 +412,7 @@ impl Session {
             ControlCommand::Send(message) => self.queue_message(&message),
             ControlCommand::TakenOver(tunnel) => {
                 self.reserved.remove(&tunnel);
+                self.domains.remove(&tunnel);
                 self.servers.remove(&tunnel);
                 if !self.tunnels.remove(&tunnel) {
                     return Ok(());
@@ -419,6 +423,24 @@ impl Session {
                 self.queue_message(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())
             }
         }
+    }
+
+    /// Closes the tunnels whose address or server the project no longer has.
+    fn close_refused_tunnels(&mut self) -> Result<(), SessionEnd> {
+        self.close_unreserved_ports()?;
+        self.close_lost_domains()?;
+        self.close_refused_servers()
+    }
+
+    /// Closes the tunnels whose custom domain the project no longer has.
+    fn close_lost_domains(&mut self) -> Result<(), SessionEnd> {
+        let is_lost = |(_, host): &(&TunnelId, &Hostname)| {
+            let namespace = &self.core.namespace;
+            !namespace.is_domain_of(host.as_str(), &self.project.id)
+        };
+        let lost = self.domains.iter().filter(is_lost);
+        let lost: Vec<TunnelId> = lost.map(|(tunnel, _)| *tunnel).collect();
+        self.close_tunnels(lost, "the project no longer has the custom domain")
     }
 
     /// Closes the tunnels whose reserved port no longer belongs to the project.
@@ -451,6 +473,7 @@ impl Session {
         };
         self.tunnels.remove(&id);
         self.reserved.remove(&id);
+        self.domains.remove(&id);
         self.servers.remove(&id);
         if self
             .core

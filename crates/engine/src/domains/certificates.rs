@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use acme::{CertificateSet, Challenges, WallClock};
+use acme::{CertificateSet, ChallengeKind, Challenges, WallClock};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_util::sync::CancellationToken;
@@ -16,9 +16,10 @@ use types::domain_name::DomainName;
 use types::tunnel::Hostname;
 
 use super::files::{DomainFiles, FileChecks};
+use super::projects::ProjectDomains;
 use super::{Domain, DomainCertificate, Domains, can_be_ordered};
 use crate::clock::Clock;
-use crate::config::{DomainConfig, EngineConfig};
+use crate::config::{Auth, DomainConfig, EngineConfig};
 use crate::directory::Project;
 use crate::start_error::StartError;
 
@@ -41,12 +42,21 @@ impl DomainCertificates {
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, StartError> {
         let files = load_files(&config.domains)?;
-        let settings = config.acme.as_ref().filter(|_| !config.domains.is_empty());
+        let is_managed = matches!(config.auth, Auth::Platform(_));
+        let has_domains = is_managed || !config.domains.is_empty();
+        let settings = config.acme.as_ref().filter(|_| has_domains);
         let ordered = match (settings, challenges) {
             (Some(settings), Some(challenges)) => {
                 let clock = Arc::clone(clock);
                 let now: WallClock = Arc::new(move || clock.now().as_second());
-                let (settings, provider) = (settings.clone(), daemon::tls::provider());
+                let (mut settings, provider) = (settings.clone(), daemon::tls::provider());
+                if is_managed {
+                    // The zones of projects usually belong to other parties, so that a record is the
+                    // last resort.
+                    settings
+                        .challenges
+                        .sort_by_key(|kind| *kind == ChallengeKind::Dns01);
+                }
                 Some(CertificateSet::open(settings, challenges, provider, now)?)
             }
             _ => None,
@@ -75,6 +85,17 @@ impl DomainCertificates {
         }
         let files = FileChecks::new(files.into_values().collect());
         Ok(Self { ordered, files })
+    }
+
+    /// The receiver of the domains of projects, on a managed engine. `base` is the engine's own host.
+    pub(crate) fn of_projects(
+        &self,
+        config: &EngineConfig,
+        domains: &Arc<Domains>,
+        base: &Hostname,
+    ) -> ProjectDomains {
+        let orders = self.ordered.clone().zip(config.acme.clone());
+        ProjectDomains::new(Arc::clone(domains), base.clone(), orders)
     }
 
     /// Starts to check the files, and to order and renew, until `stop`. Returns the thread of the

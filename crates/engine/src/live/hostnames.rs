@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use types::tunnel::Hostname;
+use types::tunnel::{Hostname, TunnelProperties};
 
+use super::names::routed_hostname;
 use crate::domains::{Domain, Domains};
 use crate::random::random_bytes;
 
@@ -127,6 +128,18 @@ impl Namespace {
             return None;
         }
         self.domains.at(host).map(PublishedName::Domain)
+    }
+
+    /// The custom domain, or the name below a wildcard, by which visitors reach a tunnel.
+    pub fn custom_name<'p>(&self, properties: &'p TunnelProperties) -> Option<&'p Hostname> {
+        routed_hostname(properties).filter(|name| !self.is_own(name.as_str()))
+    }
+
+    /// True if `host`, which is in lower case, is a custom domain of the project, or below its
+    /// wildcard.
+    pub fn is_domain_of(&self, host: &str, project: &str) -> bool {
+        let domain = self.domains.at(host);
+        domain.is_some_and(|domain| *domain.project == *project)
     }
 
     /// True for the base host and all names below it, for which there are no custom domains.

@@ -20,6 +20,7 @@ use crate::access::{Invalidations, Tokens};
 use crate::config::{self, ControlPlane};
 use crate::core::Core;
 use crate::directory::Directory;
+use crate::domains::ProjectDomains;
 use crate::start_error::StartError;
 
 pub(crate) use self::reports::Reports;
@@ -33,6 +34,7 @@ struct LinkHandler {
     /// The domain that this engine was configured for.
     cluster_domain: String,
     directory: Arc<Directory>,
+    domains: ProjectDomains,
     tokens: Arc<Tokens>,
     /// Cancelled with the first snapshot.
     snapshot_received: CancellationToken,
@@ -46,12 +48,13 @@ impl PlatformLink {
     pub(crate) async fn open(
         platform: &ControlPlane,
         cluster_domain: &str,
-        directory: Arc<Directory>,
-        tokens: Arc<Tokens>,
+        (directory, tokens): (Arc<Directory>, Arc<Tokens>),
+        domains: ProjectDomains,
     ) -> Result<Self, StartError> {
         let handler = LinkHandler {
             cluster_domain: cluster_domain.to_owned(),
             directory,
+            domains,
             tokens,
             snapshot_received: CancellationToken::new(),
         };
@@ -119,6 +122,7 @@ impl link::Handler for LinkHandler {
             ));
         }
         self.apply_keys(&items);
+        self.domains.replace(&items);
         self.directory.replace(platform, items);
         self.tokens.directory_changed(Invalidations::all_visitors());
         self.snapshot_received.cancel();
@@ -128,6 +132,7 @@ impl link::Handler for LinkHandler {
     fn change(&self, items: Vec<Item>) {
         self.apply_keys(&items);
         let concerns = Invalidations::of(&items, &self.directory);
+        self.domains.apply(&items);
         self.directory.apply(items);
         self.tokens.directory_changed(concerns);
     }

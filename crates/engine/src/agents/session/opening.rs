@@ -85,6 +85,9 @@ impl Session {
             .map_err(refused)?;
         let tunnel = opened.tunnel;
         self.tunnels.insert(tunnel.view.id);
+        if let Some(name) = core.namespace.custom_name(&tunnel.view.properties) {
+            self.domains.insert(tunnel.view.id, name.clone());
+        }
         if let Some(server) = server {
             self.servers.insert(tunnel.view.id, server);
         }

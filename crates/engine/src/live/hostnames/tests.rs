@@ -205,3 +205,30 @@ fn drawing_avoids_names_in_use_and_is_bounded() {
     assert_eq!(drawn, Some(host("r00000002.t.engine.example")));
     assert_eq!(names().draw_with(|| 7, None, |_| true), None);
 }
+
+#[test]
+fn a_custom_name_belongs_to_the_project_of_its_domain() {
+    let names = names_with(&[("app.example", "prj_a"), ("*.shop.example", "prj_b")]);
+    for (host, project, expected) in [
+        ("app.example", "prj_a", true),
+        ("app.example", "prj_b", false),
+        ("x.shop.example", "prj_b", true),
+        ("x.shop.example", "prj_a", false),
+        ("shop.example", "prj_b", false),
+    ] {
+        assert_eq!(names.is_domain_of(host, project), expected, "{host}");
+    }
+    let properties = |hostname: &str, is_published| TunnelProperties {
+        hostname: Some(host(hostname)),
+        publish: Some(is_published),
+        ..TunnelProperties::default()
+    };
+    let custom = |hostname: &str, is_published| {
+        let properties = properties(hostname, is_published);
+        names.custom_name(&properties).cloned()
+    };
+    assert_eq!(custom("app.example", true), Some(host("app.example")));
+    assert_eq!(custom("app.example", false), None, "a private tunnel");
+    assert_eq!(custom("web.t.engine.example", true), None);
+    assert_eq!(custom("engine.example", true), None);
+}

@@ -1,0 +1,345 @@
+//! The custom domains of a platform's projects, which arrive and end while the engine runs.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use acme::{CertificateSet, ChallengeKind, Settings};
+use api::control::domains::DomainCertificateValidation;
+use api::link::{CustomDomain, Item};
+use parking_lot::Mutex;
+use tracing::warn;
+use types::domain_name::DomainName;
+use types::tunnel::Hostname;
+
+use super::{Domain, DomainCertificate, Domains, can_be_ordered};
+
+/// Applies the domains of projects to the engine's own list, and orders their certificates.
+pub(crate) struct ProjectDomains {
+    domains: Arc<Domains>,
+    /// The engine's own host, at or below which a project has no domain.
+    base: Hostname,
+    /// The orders of certificates, with their settings; `None` without an authority.
+    orders: Option<(CertificateSet, Settings)>,
+    /// The domains of each project that has one.
+    names: Mutex<NamesByProject>,
+}
+
+type NamesByProject = HashMap<Arc<str>, HashSet<DomainName>>;
+
+impl ProjectDomains {
+    pub(super) fn new(
+        domains: Arc<Domains>,
+        base: Hostname,
+        orders: Option<(CertificateSet, Settings)>,
+    ) -> Self {
+        Self {
+            domains,
+            base,
+            orders,
+            names: Mutex::default(),
+        }
+    }
+
+    /// Applies a complete snapshot. Domains of projects that are not in it are removed.
+    pub(crate) fn replace(&self, items: &[Item]) {
+        let listed: HashSet<&str> = items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Project(project) => Some(project.id.as_str()),
+                _ => None,
+            })
+            .collect();
+        let mut names = self.names.lock();
+        let gone: Vec<Arc<str>> = names
+            .keys()
+            .filter(|id| !listed.contains(&***id))
+            .map(Arc::clone)
+            .collect();
+        for id in gone {
+            self.set(&mut names, &id, &[]);
+        }
+        self.put_all(&mut names, items);
+    }
+
+    /// Applies changes in their order.
+    pub(crate) fn apply(&self, items: &[Item]) {
+        self.put_all(&mut self.names.lock(), items);
+    }
+
+    fn put_all(&self, names: &mut NamesByProject, items: &[Item]) {
+        for item in items {
+            match item {
+                Item::Project(project) => self.set(names, &project.id, &project.domains),
+                Item::ProjectGone { id } => self.set(names, id, &[]),
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives a project exactly these domains.
+    fn set(&self, names: &mut NamesByProject, project: &str, listed: &[CustomDomain]) {
+        let known = names.remove_entry(project);
+        let (id, before) = known.unwrap_or_else(|| (project.into(), HashSet::new()));
+        let wanted = listed.iter().filter_map(|domain| self.parse(domain));
+        let wanted: HashMap<DomainName, DomainCertificateValidation> = wanted.collect();
+        for name in before.iter().filter(|name| !wanted.contains_key(*name)) {
+            self.remove(name, &id);
+        }
+        let added = wanted.into_iter().filter_map(|(name, validation)| {
+            let has_it = self.add(&name, validation, &id);
+            has_it.then_some(name)
+        });
+        let now: HashSet<DomainName> = added.collect();
+        if !now.is_empty() {
+            names.insert(id, now);
+        }
+    }
+
+    /// A domain of the platform, unless this engine cannot serve it.
+    fn parse(&self, domain: &CustomDomain) -> Option<(DomainName, DomainCertificateValidation)> {
+        match domain.hostname.parse::<DomainName>() {
+            Ok(name) if !name.is_within(self.base.as_str()) => {
+                Some((name, domain.certificate_validation))
+            }
+            Ok(_) => {
+                warn!(domain = %domain.id, "a custom domain is below the engine's own host");
+                None
+            }
+            Err(error) => {
+                warn!(domain = %domain.id, %error, "a custom domain cannot be served");
+                None
+            }
+        }
+    }
+
+    /// Adds a domain. False if the engine has too many.
+    fn add(
+        &self,
+        name: &DomainName,
+        validation: DomainCertificateValidation,
+        project: &Arc<str>,
+    ) -> bool {
+        if self.has(name, project) {
+            return true;
+        }
+        let domain = Domain {
+            name: name.clone(),
+            project: Arc::clone(project),
+            certificate: self.certificate(name, validation),
+        };
+        match self.domains.insert(domain) {
+            Ok(()) => true,
+            Err(error) => {
+                self.end_orders(name);
+                warn!(domain = %name, %error, "a custom domain is not served");
+                false
+            }
+        }
+    }
+
+    /// Removes a domain, unless another project has it by now.
+    fn remove(&self, name: &DomainName, project: &str) {
+        if self.has(name, project) {
+            self.domains.remove(name);
+            self.end_orders(name);
+        }
+    }
+
+    fn has(&self, name: &DomainName, project: &str) -> bool {
+        let known = self.domains.get(name);
+        known.is_some_and(|known| *known.project == *project)
+    }
+
+    /// The certificate of a new domain. An order that the authority cannot validate is not placed.
+    fn certificate(
+        &self,
+        name: &DomainName,
+        validation: DomainCertificateValidation,
+    ) -> DomainCertificate {
+        match &self.orders {
+            Some((set, settings)) if can_be_validated(name, validation, settings) => {
+                DomainCertificate::Ordered(set.add(name.as_str()))
+            }
+            _ => DomainCertificate::Own,
+        }
+    }
+
+    fn end_orders(&self, name: &DomainName) {
+        if let Some((set, _)) = &self.orders {
+            set.remove(name.as_str());
+        }
+    }
+}
+
+/// True if the engine has a challenge of the kind that the project has chosen.
+fn can_be_validated(
+    name: &DomainName,
+    validation: DomainCertificateValidation,
+    settings: &Settings,
+) -> bool {
+    let is_dns = |kind: &ChallengeKind| *kind == ChallengeKind::Dns01;
+    let mut kinds = settings.challenges.iter();
+    let has_kind = match validation {
+        DomainCertificateValidation::TlsAlpn01 => kinds.any(|kind| !is_dns(kind)),
+        DomainCertificateValidation::Dns01 => kinds.any(is_dns),
+    };
+    has_kind && can_be_ordered(name, settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use acme::{KeyType, WallClock};
+    use serde_json::json;
+
+    use super::*;
+
+    fn of_projects() -> (ProjectDomains, Arc<Domains>) {
+        let domains = Arc::new(Domains::default());
+        let base = "engine.example".parse().unwrap();
+        let of_projects = ProjectDomains::new(Arc::clone(&domains), base, None);
+        (of_projects, domains)
+    }
+
+    fn project(id: &str, names: &[&str]) -> Item {
+        let domain = |name: &&str| {
+            json!({
+                "id": format!("dom_{name}"),
+                "hostname": name,
+                "certificate_validation": "tls_alpn_01",
+            })
+        };
+        let domains: Vec<_> = names.iter().map(domain).collect();
+        let project = serde_json::from_value(json!({
+            "id": id,
+            "endpoint": id,
+            "workspace_id": "wks_1",
+            "plan": "basic",
+            "provider": "other",
+            "domains": domains,
+        }));
+        Item::Project(Box::new(project.unwrap()))
+    }
+
+    fn holder(domains: &Domains, host: &str) -> Option<String> {
+        domains.at(host).map(|domain| domain.project.to_string())
+    }
+
+    #[test]
+    fn domains_follow_the_changes_of_their_project() {
+        let (of_projects, domains) = of_projects();
+        of_projects.apply(&[project("a", &["app.example.com", "*.shop.example.com"])]);
+        assert_eq!(holder(&domains, "app.example.com").as_deref(), Some("a"));
+        assert_eq!(holder(&domains, "x.shop.example.com").as_deref(), Some("a"));
+        of_projects.apply(&[project("a", &["*.shop.example.com"])]);
+        assert_eq!(holder(&domains, "app.example.com"), None);
+        assert_eq!(holder(&domains, "x.shop.example.com").as_deref(), Some("a"));
+        of_projects.apply(&[Item::ProjectGone { id: "a".to_owned() }]);
+        assert_eq!(holder(&domains, "x.shop.example.com"), None);
+    }
+
+    #[test]
+    fn a_snapshot_removes_what_it_does_not_contain() {
+        let (of_projects, domains) = of_projects();
+        of_projects.apply(&[
+            project("a", &["a.example.com"]),
+            project("b", &["b.example.com"]),
+        ]);
+        of_projects.replace(&[project("b", &["c.example.com"])]);
+        assert_eq!(holder(&domains, "a.example.com"), None);
+        assert_eq!(holder(&domains, "b.example.com"), None);
+        assert_eq!(holder(&domains, "c.example.com").as_deref(), Some("b"));
+    }
+
+    /// The changes of two projects may arrive in any order.
+    #[test]
+    fn a_domain_moves_to_another_project() {
+        let (of_projects, domains) = of_projects();
+        let name = "app.example.com";
+        of_projects.apply(&[project("a", &[name])]);
+        of_projects.apply(&[project("b", &[name])]);
+        assert_eq!(holder(&domains, name).as_deref(), Some("b"));
+        of_projects.apply(&[project("a", &[])]);
+        assert_eq!(holder(&domains, name).as_deref(), Some("b"));
+        of_projects.apply(&[project("b", &[]), project("a", &[name])]);
+        assert_eq!(holder(&domains, name).as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn names_that_an_engine_cannot_serve_are_left_out() {
+        let (of_projects, domains) = of_projects();
+        let names = [
+            "engine.example",
+            "a.engine.example",
+            "co.uk",
+            "a b",
+            "ok.example.com",
+        ];
+        of_projects.apply(&[project("a", &names)]);
+        for refused in ["engine.example", "a.engine.example", "co.uk", "a b"] {
+            assert_eq!(holder(&domains, refused), None, "{refused}");
+        }
+        assert_eq!(holder(&domains, "ok.example.com").as_deref(), Some("a"));
+    }
+
+    fn settings(challenges: Vec<ChallengeKind>, state_dir: &Path) -> Settings {
+        Settings {
+            directory: "https://ca.example/directory".to_owned(),
+            contact: Vec::new(),
+            external_account: None,
+            key_type: KeyType::default(),
+            ca_file: None,
+            challenges,
+            dns: None,
+            names: Vec::new(),
+            state_dir: state_dir.to_owned(),
+            first_retry: Duration::from_mins(5),
+        }
+    }
+
+    #[test]
+    fn certificates_are_ordered_for_domains_that_the_authority_can_validate() {
+        use DomainCertificateValidation::{Dns01, TlsAlpn01};
+
+        let all = [
+            ChallengeKind::TlsAlpn01,
+            ChallengeKind::Http01,
+            ChallengeKind::Dns01,
+        ];
+        for (kind, name, validation, expected) in [
+            (0, "app.example.com", TlsAlpn01, true),
+            (1, "app.example.com", TlsAlpn01, true),
+            (2, "app.example.com", TlsAlpn01, false),
+            (0, "app.example.com", Dns01, false),
+            (2, "app.example.com", Dns01, true),
+            (0, "*.example.com", Dns01, false),
+            (2, "*.example.com", Dns01, true),
+        ] {
+            let settings = settings(vec![all[kind]], Path::new(""));
+            let name = name.parse().unwrap();
+            let found = can_be_validated(&name, validation, &settings);
+            assert_eq!(found, expected, "{name} {validation:?} {:?}", all[kind]);
+        }
+    }
+
+    #[test]
+    fn orders_end_with_their_domain() {
+        let state = tempfile::tempdir().unwrap();
+        let settings = settings(vec![ChallengeKind::TlsAlpn01], state.path());
+        let provider = daemon::tls::provider();
+        let now: WallClock = Arc::new(|| 1_906_502_400);
+        let set = CertificateSet::open(settings.clone(), Arc::default(), provider, now).unwrap();
+        let domains = Arc::new(Domains::default());
+        let base = "engine.example".parse().unwrap();
+        let orders = Some((set.clone(), settings));
+        let of_projects = ProjectDomains::new(Arc::clone(&domains), base, orders);
+        of_projects.apply(&[project("a", &["a.example.com", "b.example.com"])]);
+        let domain = domains.at("a.example.com").unwrap();
+        assert!(matches!(domain.certificate, DomainCertificate::Ordered(_)));
+        assert!(format!("{set:?}").contains("names: 2"), "{set:?}");
+        of_projects.apply(&[project("a", &["b.example.com"])]);
+        assert!(format!("{set:?}").contains("names: 1"), "{set:?}");
+    }
+}
