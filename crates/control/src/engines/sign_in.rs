@@ -4,7 +4,7 @@
 //! The engine redirects it here with the name of the tunnel. The browser returns with a code that
 //! is valid for a minute, at that name, in that browser. The name comes from the address, which
 //! anyone can write. So the browser is only redirected to a tunnel of a project that the user may
-//! use, on the cluster and at the port of that project.
+//! use, on the cluster and at the port of that project, or to a custom domain of that project.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
 ) -> Result<Response, PageRefusal> {
     let query = query.unwrap_or_default();
-    let request = match Request::check(&app, &query) {
+    let request = match Request::check(&app, &query).await? {
         Ok(request) => request,
         Err(page) => return Ok(*page),
     };
@@ -64,7 +64,7 @@ pub(super) async fn agree(
     RawQuery(query): RawQuery,
     _form: SubmittedForm,
 ) -> Result<Response, PageRefusal> {
-    let request = match Request::check(&app, &query.unwrap_or_default()) {
+    let request = match Request::check(&app, &query.unwrap_or_default()).await? {
         Ok(request) => request,
         Err(page) => return Ok(*page),
     };
@@ -85,20 +85,28 @@ struct Request {
 
 impl Request {
     /// Checks the query, or returns the page for an invalid one.
-    fn check(app: &App, query: &str) -> Result<Self, Box<Response>> {
-        let (sign_in, host) = parse_query(query).ok_or_else(|| Box::new(invalid_link()))?;
-        let shared = sign_in
-            .shared_claims()
-            .ok_or_else(|| Box::new(invalid_link()))?;
+    async fn check(app: &App, query: &str) -> HandlerResult<Result<Self, Box<Response>>> {
+        let sign_in = parse_query(query);
+        let parsed = sign_in.and_then(|sign_in| sign_in.shared_claims().map(|it| (sign_in, it)));
+        let Some((sign_in, shared)) = parsed else {
+            return Ok(Err(Box::new(invalid_link())));
+        };
+        let host = match TunnelHost::parse(&sign_in.host) {
+            Some(host) => Some(host),
+            None => TunnelHost::at_custom_domain(app, &sign_in.host).await?,
+        };
+        let Some(host) = host else {
+            return Ok(Err(Box::new(invalid_link())));
+        };
         // Checked before the sign-in: a host that is not in a cluster belongs to no project.
         if !host.is_in_cluster(app) {
-            return Err(Box::new(tunnel_not_found()));
+            return Ok(Err(Box::new(tunnel_not_found())));
         }
-        Ok(Self {
+        Ok(Ok(Self {
             sign_in,
             host,
             shared,
-        })
+        }))
     }
 }
 
@@ -248,7 +256,7 @@ struct RedirectPage<'a> {
 }
 
 /// The query, if it has the form that engines send.
-fn parse_query(query: &str) -> Option<(SignIn, TunnelHost)> {
+fn parse_query(query: &str) -> Option<SignIn> {
     let mut form = Form::parse(query).ok()?;
     let sign_in = SignIn {
         host: form.take("host")?,
@@ -264,8 +272,7 @@ fn parse_query(query: &str) -> Option<(SignIn, TunnelHost)> {
     let is_short =
         sign_in.state.len() <= MAX_STATE_BYTES && path(&sign_in).len() <= NextPath::MAX_BYTES;
     let fits = is_digest(&sign_in.nonce) && is_plain && is_short;
-    let host = TunnelHost::parse(&sign_in.host)?;
-    fits.then_some((sign_in, host))
+    fits.then_some(sign_in)
 }
 
 /// The path and query of this request, to which the browser returns after the sign-in.
@@ -418,11 +425,11 @@ mod tests {
             let nonce = "n".repeat(43);
             format!("host={host}&nonce={nonce}&state={state}&identity=email,name,groups")
         };
-        let (asked, _) = parse_query(&query(&"s".repeat(MAX_STATE_BYTES))).unwrap();
+        let asked = parse_query(&query(&"s".repeat(MAX_STATE_BYTES))).unwrap();
         assert_eq!(NextPath::parse(&path(&asked)).as_str(), path(&asked));
         assert!(parse_query(&query(&"s".repeat(MAX_STATE_BYTES + 1))).is_none());
         // Characters that need an escape of three characters each.
-        let (asked, _) = parse_query(&query(&"%25".repeat(MAX_STATE_BYTES))).unwrap();
+        let asked = parse_query(&query(&"%25".repeat(MAX_STATE_BYTES))).unwrap();
         assert_eq!(NextPath::parse(&path(&asked)).as_str(), path(&asked));
     }
 }

@@ -142,7 +142,7 @@ pub(super) async fn sign_out(
 }
 
 /// The host of the tunnel to which the path leads. A host of another domain, which a stranger can
-/// write into a link to the sign-in page, is not shown.
+/// write into a link to the sign-in page, is not shown. Custom domains are not shown either.
 fn destination(app: &App, next: &str) -> Option<String> {
     let query = next.strip_prefix(SIGN_IN)?.strip_prefix('?')?;
     let authority = types::form::Form::parse(query).ok()?.take("host")?;

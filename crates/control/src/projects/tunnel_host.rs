@@ -1,8 +1,14 @@
 //! The host of a published tunnel, as it is written in addresses.
 
-use crate::app::App;
+use store::{domains, projects};
+use types::domain_name::DomainName;
 
-/// Name and port of a published tunnel: `<slug>-<endpoint>.t.<domain>[:<port>]`, in canonical form.
+use super::region_of;
+use crate::app::App;
+use crate::http_api::problem::HandlerResult;
+
+/// Project and place of a published tunnel. Its name and port are
+/// `<slug>-<endpoint>.t.<domain>[:<port>]`, or those of a custom domain, in canonical form.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TunnelHost {
     pub(crate) endpoint: String,
@@ -15,14 +21,7 @@ impl TunnelHost {
     /// unchanged. So it has only letters, digits, dashes and dots, without a user, escapes or
     /// alternative spellings.
     pub(crate) fn parse(authority: &str) -> Option<Self> {
-        let (name, port) = match authority.split_once(':') {
-            None => (authority, HTTPS),
-            Some((name, digits)) => {
-                let port: u16 = digits.parse().ok()?;
-                let is_canonical = port.to_string() == digits && port != HTTPS && port != 0;
-                (name, is_canonical.then_some(port)?)
-            }
-        };
+        let (name, port) = name_and_port(authority)?;
         let (label, domain) = name.split_once(".t.")?;
         let is_label = |label: &str| {
             let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
@@ -43,11 +42,58 @@ impl TunnelHost {
         })
     }
 
+    /// The host of a tunnel at a custom domain that engines serve, or at a name below its wildcard.
+    /// The project of the domain has it, and no other one.
+    pub(crate) async fn at_custom_domain(
+        app: &App,
+        authority: &str,
+    ) -> HandlerResult<Option<Self>> {
+        let Some((name, port)) = name_and_port(authority) else {
+            return Ok(None);
+        };
+        let domain = name.parse::<DomainName>();
+        if !domain.is_ok_and(|domain| domain.as_str() == name && !domain.is_wildcard()) {
+            return Ok(None);
+        }
+        let mut conn = app.store.read().await?;
+        let mut holder = domains::served_by(&mut conn, name).await?;
+        if holder.is_none()
+            && let Some((_, parent)) = name.split_once('.')
+        {
+            holder = domains::served_by(&mut conn, &format!("*.{parent}")).await?;
+        }
+        let Some(holder) = holder else {
+            return Ok(None);
+        };
+        let project = projects::by_id(&mut conn, holder).await?;
+        drop(conn);
+        Ok(project.and_then(|project| {
+            let domain = region_of(app, &project)?.domain.clone();
+            Some(Self {
+                endpoint: project.endpoint,
+                domain,
+                port,
+            })
+        }))
+    }
+
     /// True if a cluster of the platform has tunnels at this domain and port. Anyone can write any
     /// other host into an address.
     pub(crate) fn is_in_cluster(&self, app: &App) -> bool {
         let mut regions = app.plan_service.catalogue().regions().iter();
         regions.any(|region| region.domain == self.domain && region.engine_port == self.port)
+    }
+}
+
+/// The name and the port of an authority in its shortest form.
+fn name_and_port(authority: &str) -> Option<(&str, u16)> {
+    match authority.split_once(':') {
+        None => Some((authority, HTTPS)),
+        Some((name, digits)) => {
+            let port: u16 = digits.parse().ok()?;
+            let is_canonical = port.to_string() == digits && port != HTTPS && port != 0;
+            is_canonical.then_some((name, port))
+        }
     }
 }
 

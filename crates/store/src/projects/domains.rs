@@ -98,6 +98,9 @@ statements! {
     BY_HOSTNAME = concat!("SELECT ", columns!(), " FROM domains WHERE project_id = $1 AND hostname = $2");
     OF_PROJECT = concat!("SELECT ", columns!(), " FROM domains WHERE project_id = $1 ORDER BY id");
     HOLDER = "SELECT project_id AS id FROM domains WHERE hostname = $1 AND state <> 'pending'";
+    // The first condition is that of the index.
+    SERVED_BY = "SELECT project_id AS id FROM domains WHERE hostname = $1 AND state <> 'pending' \
+        AND state IN ('verified', 'warned')";
     SAVE = "UPDATE domains SET state = $3, verified_at = $4, last_checked_at = $5, last_found_at = $6, \
         failing_since = $7, suspended_at = $8, quarantine_until = $9, next_check_at = $10, report = $11 \
         WHERE project_id = $1 AND id = $2";
@@ -168,6 +171,11 @@ pub async fn of_project(conn: &mut Conn, project: ProjectId) -> Result<Vec<Domai
 /// The project that holds a name, also in quarantine.
 pub async fn holder(conn: &mut Conn, hostname: &str) -> Result<Option<ProjectId>, Error> {
     sql(HOLDER).bind(hostname).one(conn).await
+}
+
+/// The project for which engines serve a name.
+pub async fn served_by(conn: &mut Conn, hostname: &str) -> Result<Option<ProjectId>, Error> {
+    sql(SERVED_BY).bind(hostname).one(conn).await
 }
 
 /// Writes the state of a domain: everything that checks change. `before` is its previous state. False

@@ -10,6 +10,7 @@ use crate::world::{Person, at, id};
 
 both! {
     a_name_is_pending_in_many_projects_and_held_by_one,
+    only_verified_and_warned_names_are_served,
     a_quarantine_ends_at_its_time,
     due_domains_are_claimed_once,
     domains_are_deleted_with_their_project,
@@ -101,6 +102,20 @@ async fn a_name_is_pending_in_many_projects_and_held_by_one(database: Database) 
     let his_names = domains::of_project(&mut tx, bob.project).await.unwrap();
     let his_names: Vec<_> = his_names.iter().map(|one| one.hostname.as_str()).collect();
     assert_eq!(his_names, ["app.example.com", "*.app.example.com"]);
+}
+
+async fn only_verified_and_warned_names_are_served(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    for state in State::ALL.iter() {
+        let mut tx = database.begin().await;
+        insert(&mut tx, &domain(ann, "app.example.com", *state)).await;
+        let served = domains::served_by(&mut tx, "app.example.com").await;
+        let expected = state.is_served().then_some(ann.project);
+        assert_eq!(served.unwrap(), expected, "{state}");
+        let other = domains::served_by(&mut tx, "other.example.com").await;
+        assert_eq!(other.unwrap(), None);
+        drop(tx);
+    }
 }
 
 async fn a_quarantine_ends_at_its_time(database: Database) {

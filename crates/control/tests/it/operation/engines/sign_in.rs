@@ -5,15 +5,18 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde_json::{Value, json};
+use store::domains::State;
 use store::members::Role;
-use store::{projects, users, workspaces};
+use store::{domains, projects, users, workspaces};
 
+use super::changes::custom_domain;
 use super::linkable;
 use crate::support::{Browser, PASSWORD, Person, Project, TestControl, both};
 
 both! {
     a_user_returns_with_a_code_for_this_browser_only,
     sign_in_never_redirects_to_another_host,
+    a_custom_domain_leads_back_to_its_project,
     only_members_of_the_project_are_redirected_back,
     a_refused_user_is_told_whom_to_ask_and_keeps_the_address,
     the_sign_in_page_names_the_tunnel,
@@ -204,6 +207,49 @@ async fn sign_in_never_redirects_to_another_host(control: TestControl) {
         let answer = ada.open(&bad).await;
         assert_eq!((answer.status, &answer.location), (400, &None), "{bad}");
     }
+}
+
+/// The host may be a custom domain that engines serve, at the port of the project.
+async fn a_custom_domain_leads_back_to_its_project(control: TestControl) {
+    let (control, ada, project) = one(control).await;
+    let mut tx = control.app.store.begin().await.unwrap();
+    for (number, (name, state)) in [
+        ("app.example.com", State::Verified),
+        ("*.shop.example.com", State::Warned),
+        ("pending.example.com", State::Pending),
+        ("lost.example.com", State::Suspended),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let domain = custom_domain(&control, (&ada, &project), number, name, state);
+        domains::insert(&mut tx, &domain).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let mut browser = control.signed_in("ada").await;
+    for host in ["app.example.com:8443", "a.shop.example.com:8443"] {
+        let location = browser.open(&path(host)).await.location.unwrap();
+        let wanted = format!("https://{host}/.well-known/svc/callback?code=");
+        assert!(location.starts_with(&wanted), "{location}");
+    }
+    for (host, status) in [
+        ("app.example.com", 404),
+        ("app.example.com:8444", 404),
+        ("shop.example.com:8443", 400),
+        ("a.b.shop.example.com:8443", 400),
+        ("*.shop.example.com:8443", 400),
+        ("pending.example.com:8443", 400),
+        ("lost.example.com:8443", 400),
+        ("App.example.com:8443", 400),
+        ("app.example.com.:8443", 400),
+    ] {
+        let answer = browser.open(&path(host)).await;
+        assert_eq!((answer.status, &answer.location), (status, &None), "{host}");
+    }
+    control.person("eve").await;
+    let mut stranger = control.signed_in("eve").await;
+    let refused = stranger.open(&path("app.example.com:8443")).await;
+    assert_eq!((refused.status, &refused.location), (404, &None));
 }
 
 async fn only_members_of_the_project_are_redirected_back(control: TestControl) {
