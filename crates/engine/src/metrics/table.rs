@@ -205,8 +205,7 @@ pub(super) const METRICS: &[Metric] = &[
         DOMAIN_EXPIRY_METRIC,
         Kind::Gauge,
         &[("domain", &["app.example.com"])],
-        "When the certificate of each domain of `domains` expires, in seconds since 1970; 0 without \
-         one.",
+        "When the certificate of each custom domain expires, in seconds since 1970; 0 without one.",
     ),
     metric(
         EDGE_REQUESTS,

@@ -106,7 +106,7 @@ async fn a_name_is_pending_in_many_projects_and_held_by_one(database: Database) 
 
 async fn only_verified_and_warned_names_are_served(database: Database) {
     let ann = Person::new(&database, "ann").await;
-    for state in State::ALL.iter() {
+    for state in State::ALL {
         let mut tx = database.begin().await;
         insert(&mut tx, &domain(ann, "app.example.com", *state)).await;
         let served = domains::served_by(&mut tx, "app.example.com").await;
