@@ -127,7 +127,7 @@ impl TestEngine {
         let config = EngineConfig::load(Some(&file), variables)
             .unwrap_or_else(|error| panic!("the configuration of the test: {error}"));
         let shutdown = Shutdown::new(DRAIN);
-        let running = engine::start_with_clock(config, shutdown.clone(), clock).await;
+        let running = Box::pin(engine::start_with_clock(config, shutdown.clone(), clock)).await;
         let running = running.unwrap_or_else(|error| panic!("the engine: {error}"));
         let addr = running.tls_addr();
         Self {

@@ -28,9 +28,10 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
     let key = "platform.listen_addr";
     let listen = errors.keep(address(key, &section.listen_addr, "127.0.0.1:8080"));
     let base_url = errors.keep(check_base_url(section.base_url));
-    let is_plain = base_url.as_ref();
-    let is_plain = is_plain.is_some_and(|url| url.starts_with("http://"));
-    if is_plain && listen.is_some_and(|listen| !listen.ip().is_loopback()) {
+    let is_plain = |url: &String| url.starts_with("http://");
+    if base_url.as_ref().is_some_and(is_plain)
+        && listen.is_some_and(|listen| !listen.ip().is_loopback())
+    {
         let message = "without TLS the platform is only served on loopback; base_url must be https";
         errors.push(ConfigError::new(key, message));
     }

@@ -24,7 +24,7 @@ use crate::webhooks::on_event;
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// The domain has this state, and changed in this way.
-    Kept(Domain, Option<Change>),
+    Kept(Box<Domain>, Option<Change>),
     /// The domain expired and was deleted.
     Deleted,
 }

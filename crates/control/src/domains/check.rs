@@ -149,16 +149,19 @@ async fn follow(walk: &mut Walk<'_>, expected: &ExpectedRecords) -> Result<Route
     };
     for _ in 0..MAX_ALIASES {
         let answers = walk.answers(&name, RecordType::A).await?;
-        let Some(targets) = common_alias(&answers) else {
-            return Ok(Route::Inconsistent(shown_answers(&answers)));
-        };
-        let Some(target) = targets else {
-            let own = addresses_at(walk, &name, Some(answers)).await?;
-            if own.is_empty() {
-                return Ok(Route::Nowhere(aliases));
+        let target = match common_alias(&answers) {
+            CommonAlias::Target(target) => target,
+            CommonAlias::Inconsistent => {
+                return Ok(Route::Inconsistent(shown_answers(&answers)));
             }
-            let engine = engine_addresses(walk, expected).await?;
-            return Ok(Route::Addresses { own, engine });
+            CommonAlias::Absent => {
+                let own = addresses_at(walk, &name, Some(answers)).await?;
+                if own.is_empty() {
+                    return Ok(Route::Nowhere(aliases));
+                }
+                let engine = engine_addresses(walk, expected).await?;
+                return Ok(Route::Addresses { own, engine });
+            }
         };
         if text(&target) == expected.target {
             return Ok(Route::Target);
@@ -169,14 +172,27 @@ async fn follow(walk: &mut Walk<'_>, expected: &ExpectedRecords) -> Result<Route
     Ok(Route::Nowhere(aliases))
 }
 
-/// The alias that every server has; `Some(None)` if none has one; `None` if they do not agree.
-fn common_alias(answers: &Answers) -> Option<Option<Name>> {
+/// The alias of a name at all of its servers.
+enum CommonAlias {
+    /// Every server has this one.
+    Target(Name),
+    /// No server has one.
+    Absent,
+    /// The servers do not agree, or none answered.
+    Inconsistent,
+}
+
+fn common_alias(answers: &Answers) -> CommonAlias {
     let mut aliases = answers.0.iter().map(|(_, answer)| match answer {
         Answer::Alias(target) => Some(target),
         Answer::Records(_) | Answer::Nothing => None,
     });
-    let first = aliases.next()?;
-    aliases.all(|alias| alias == first).then(|| first.cloned())
+    match aliases.next() {
+        Some(first) if aliases.all(|alias| alias == first) => first
+            .cloned()
+            .map_or(CommonAlias::Absent, CommonAlias::Target),
+        Some(_) | None => CommonAlias::Inconsistent,
+    }
 }
 
 /// All addresses of a name, from all servers.
@@ -213,8 +229,10 @@ async fn engine_addresses(
             Err(error) => return Err(error),
         };
         match common_alias(&answers) {
-            Some(Some(target)) => name = target,
-            Some(None) | None => return addresses_at(walk, &name, Some(answers)).await,
+            CommonAlias::Target(target) => name = target,
+            CommonAlias::Absent | CommonAlias::Inconsistent => {
+                return addresses_at(walk, &name, Some(answers)).await;
+            }
         }
     }
     Ok(BTreeSet::new())
@@ -304,8 +322,8 @@ fn finished(
     seen: BTreeSet<String>,
     detail: String,
 ) -> DomainCheck {
-    let seen = seen.iter().take(MAX_SEEN).map(|value| {
-        let mut value = printable(value);
+    let seen = seen.into_iter().take(MAX_SEEN).map(|value| {
+        let mut value = printable(&value);
         value.truncate(value.floor_char_boundary(MAX_SEEN_BYTES.min(value.len())));
         value
     });

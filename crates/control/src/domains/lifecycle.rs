@@ -41,7 +41,7 @@ pub(crate) enum Change {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
     /// It has this state.
-    Keep(Domain, Option<Change>),
+    Keep(Box<Domain>, Option<Change>),
     /// It expired without having been verified, or at the end of its quarantine.
     Delete,
 }
@@ -102,7 +102,7 @@ pub(crate) fn after_check(
         _ => None,
     };
     next.next_check_at = next_check(&next, finding, now, jitter);
-    Step::Keep(next, change)
+    Step::Keep(Box::new(next), change)
 }
 
 /// End of a domain that is never verified.
@@ -219,7 +219,7 @@ mod tests {
 
     fn kept(step: Step) -> (Domain, Option<Change>) {
         match step {
-            Step::Keep(domain, change) => (domain, change),
+            Step::Keep(domain, change) => (*domain, change),
             Step::Delete => panic!("the domain is deleted"),
         }
     }
@@ -352,7 +352,7 @@ mod tests {
                     _ => RecordState::Unknown,
                 };
                 let (next, change) = match after_check(&current, finding, at(now), jitter) {
-                    Step::Keep(next, change) => (next, change),
+                    Step::Keep(next, change) => (*next, change),
                     Step::Delete => {
                         prop_assert!(matches!(
                             current.state,

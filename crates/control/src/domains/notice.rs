@@ -120,13 +120,14 @@ fn text(
     news: &News,
     records: &[DomainRecord],
 ) -> String {
-    let lines: String = records
+    let lines: Vec<_> = records
         .iter()
-        .map(|record| format!("  {}  {}  {}\n", record.kind, record.name, record.value))
+        .map(|record| format!("  {}  {}  {}", record.kind, record.name, record.value))
         .collect();
+    let lines = lines.join("\n");
     format!(
         "Hello {name},\n\n{news}\n\nDomain: {domain}\nProject: {project} ({endpoint})\n\n\
-         Records to enter:\n\n{lines}\nAfter that, check them with `svc domain verify {id}`. If the \
+         Records to enter:\n\n{lines}\n\nAfter that, check them with `svc domain verify {id}`. If the \
          domain is not needed any more, remove it with `svc domain remove {id}`.\n\n\
          The platform: {platform}\n",
         name = printable(&recipient.name),
