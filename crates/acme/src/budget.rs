@@ -1,6 +1,7 @@
 //! The number of orders in an hour. Times are arguments.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,6 +13,8 @@ pub(crate) struct OrderBudget {
     per_hour: usize,
     /// The last `per_hour` reserved times, oldest first. Later ones may be in the future.
     reserved: VecDeque<Instant>,
+    /// Reserved times that were given back, each at most once.
+    returned: BinaryHeap<Reverse<Instant>>,
 }
 
 impl OrderBudget {
@@ -19,11 +22,18 @@ impl OrderBudget {
         Self {
             per_hour,
             reserved: VecDeque::new(),
+            returned: BinaryHeap::new(),
         }
     }
 
     /// The earliest time, not before `now`, at which another order may be placed.
     pub(crate) fn reserve(&mut self, now: Instant) -> Instant {
+        // Each returned time is earlier than any new one. One that has passed is lost.
+        while let Some(Reverse(at)) = self.returned.pop() {
+            if at >= now {
+                return at;
+            }
+        }
         let oldest = if self.reserved.len() < self.per_hour {
             None
         } else {
@@ -32,6 +42,12 @@ impl OrderBudget {
         let at = oldest.map_or(now, |oldest| now.max(oldest + HOUR));
         self.reserved.push_back(at);
         at
+    }
+
+    /// Gives back a reserved time at which no order will be placed. The next order that can be placed
+    /// then gets it. So names that are added and removed again do not delay the others.
+    pub(crate) fn give_back(&mut self, at: Instant) {
+        self.returned.push(Reverse(at));
     }
 }
 
@@ -54,6 +70,23 @@ mod tests {
         assert_eq!([0, 10, 20, 20, 20].map(&mut reserve), [0, 10, 60, 70, 120]);
         assert_eq!(reserve(300), 300, "unused hours are not saved");
         assert_eq!([300, 300].map(&mut reserve), [300, 360]);
+    }
+
+    #[test]
+    fn a_returned_time_is_used_by_the_next_order() {
+        let now = Instant::now();
+        let minute = Duration::from_mins(1);
+        let mut budget = OrderBudget::new(1);
+        assert_eq!(budget.reserve(now), now);
+        assert_eq!(budget.reserve(now), now + 60 * minute);
+        assert_eq!(budget.reserve(now), now + 120 * minute);
+        budget.give_back(now + 60 * minute);
+        budget.give_back(now);
+        assert_eq!(budget.reserve(now + minute), now + 60 * minute);
+        assert_eq!(budget.reserve(now + minute), now + 180 * minute);
+        budget.give_back(now + 120 * minute);
+        // The returned time has passed.
+        assert_eq!(budget.reserve(now + 121 * minute), now + 240 * minute);
     }
 
     proptest! {

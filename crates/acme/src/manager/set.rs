@@ -72,8 +72,15 @@ struct Entry {
 struct Progress {
     renewal: Renewal,
     failures: u32,
-    /// The budget has the order of the next step.
-    has_permit: bool,
+    /// The reservation for the order of the next step.
+    permit: Option<Permit>,
+}
+
+/// A reserved time in one of the two budgets.
+#[derive(Clone, Copy, Debug)]
+struct Permit {
+    at: Instant,
+    is_renewal: bool,
 }
 
 /// A name whose step runs.
@@ -212,7 +219,7 @@ impl SetState {
         match done {
             Ok(delay) => delay.max(SHORTEST_DELAY),
             Err(error) => {
-                step.progress.has_permit = false;
+                step.progress.permit = None;
                 step.progress.failures = step.progress.failures.saturating_add(1);
                 let requested = client.take_retry_after();
                 let failures = step.progress.failures;
@@ -228,22 +235,22 @@ impl SetState {
         manager: &mut Manager,
         progress: &mut Progress,
     ) -> Result<Duration, OrderError> {
-        if !progress.has_permit {
+        if progress.permit.is_none() {
             if let Some(wait) = manager.wait().await {
                 progress.failures = 0;
                 return Ok(wait);
             }
-            progress.has_permit = true;
             let now = Instant::now();
             let has_window = manager.renewal.window.is_some();
-            let at = self.schedule.lock().reserve(has_window, now);
-            if at > now {
-                return Ok(at - now);
+            let permit = self.schedule.lock().reserve(has_window, now);
+            progress.permit = Some(permit);
+            if permit.at > now {
+                return Ok(permit.at - now);
             }
         }
         match manager.order(progress.failures).await? {
             Step::Idle(wait) => {
-                progress.has_permit = false;
+                progress.permit = None;
                 progress.failures = 0;
                 Ok(wait)
             }
@@ -306,7 +313,7 @@ impl Progress {
         Self {
             renewal,
             failures: 0,
-            has_permit: false,
+            permit: None,
         }
     }
 }
@@ -340,8 +347,10 @@ impl Schedule {
         let Some((name, entry)) = self.entries.remove_entry(name) else {
             return false;
         };
+        // A running step gives its own reservation back at its end.
         if let Some(next) = entry.next {
             self.due.remove(&(next, name));
+            self.give_back(entry.progress);
         }
         true
     }
@@ -372,6 +381,7 @@ impl Schedule {
     fn finish(&mut self, step: RunningStep, next: Instant) {
         let entry = self.entries.get_mut(&step.name);
         let Some(entry) = entry.filter(|entry| entry.number == step.number) else {
+            self.give_back(step.progress);
             return;
         };
         entry.progress = step.progress;
@@ -381,11 +391,25 @@ impl Schedule {
 
     /// The time at which an order may be placed. One in a window of the authority has its own
     /// budget.
-    fn reserve(&mut self, has_window: bool, now: Instant) -> Instant {
-        if has_window {
-            self.renewals.reserve(now)
+    fn reserve(&mut self, has_window: bool, now: Instant) -> Permit {
+        Permit {
+            at: self.budget(has_window).reserve(now),
+            is_renewal: has_window,
+        }
+    }
+
+    /// Gives back the reservation of a name that was removed.
+    fn give_back(&mut self, progress: Progress) {
+        if let Some(permit) = progress.permit {
+            self.budget(permit.is_renewal).give_back(permit.at);
+        }
+    }
+
+    fn budget(&mut self, is_renewal: bool) -> &mut OrderBudget {
+        if is_renewal {
+            &mut self.renewals
         } else {
-            self.orders.reserve(now)
+            &mut self.orders
         }
     }
 }
@@ -494,9 +518,34 @@ mod tests {
     fn renewals_at_a_suggested_time_do_not_wait_for_new_names() {
         let now = Instant::now();
         let mut schedule = schedule();
-        assert_eq!(schedule.reserve(false, now), now);
-        assert!(schedule.reserve(false, now) > now);
-        assert_eq!(schedule.reserve(true, now), now);
+        assert_eq!(schedule.reserve(false, now).at, now);
+        assert!(schedule.reserve(false, now).at > now);
+        assert_eq!(schedule.reserve(true, now).at, now);
+    }
+
+    /// Otherwise a project that adds and removes names delays the names of all others.
+    #[test]
+    fn names_that_were_removed_keep_no_reservation() {
+        let now = Instant::now();
+        let mut schedule = schedule();
+        schedule.reserve(false, now);
+        let waiting = |schedule: &mut Schedule| {
+            add(schedule, "a.example", now);
+            let mut step = schedule.take(now).ok().unwrap();
+            let permit = schedule.reserve(false, now);
+            step.progress.permit = Some(permit);
+            (step, permit.at)
+        };
+        let (step, first) = waiting(&mut schedule);
+        assert!(first > now);
+        schedule.finish(step, first);
+        schedule.remove("a.example");
+        // During the step.
+        let (step, second) = waiting(&mut schedule);
+        assert_eq!(second, first);
+        schedule.remove("a.example");
+        schedule.finish(step, second);
+        assert_eq!(schedule.reserve(false, now).at, first);
     }
 
     #[test]
