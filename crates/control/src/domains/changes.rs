@@ -43,7 +43,7 @@ pub(super) async fn apply(
     now: Timestamp,
 ) -> HandlerResult<Outcome> {
     let jitter = u16::from_be_bytes(random::bytes::<2>()?);
-    let finding = report.map_or(RecordState::Unknown, CheckReport::finding);
+    let finding = report.map_or(RecordState::Unchecked, CheckReport::finding);
     let (mut next, change) = match after_check(domain, finding, now, jitter) {
         Step::Keep(next, change) => (next, change),
         Step::Delete => {
@@ -72,8 +72,11 @@ pub(super) async fn apply(
     match domains::save(tx, &next, domain.state, now).await {
         // Another project was verified at the same moment.
         Err(store::Error::Conflict(Conflict::DomainTaken)) => return Err(taken()),
-        other => other?,
-    };
+        Ok(true) => {}
+        // At the end of its quarantine another project has taken the name.
+        Ok(false) => return Ok(Outcome::Deleted),
+        Err(error) => return Err(error.into()),
+    }
     if let Some(change) = change {
         note(tx, app, (project, &next), event_type(change), by, now).await?;
     }

@@ -22,6 +22,9 @@ use crate::http_api::user_text::printable;
 pub(super) struct CheckReport {
     pub(super) ownership: DomainCheck,
     pub(super) traffic: DomainCheck,
+    /// False if no name server at all answered, or none was asked. Then the platform itself has no
+    /// access to the DNS.
+    has_access: bool,
 }
 
 impl CheckReport {
@@ -33,8 +36,10 @@ impl CheckReport {
             RecordState::Found
         } else if is(DomainCheckResult::Missing) || is(DomainCheckResult::Different) {
             RecordState::Missing
-        } else {
+        } else if self.has_access {
             RecordState::Unknown
+        } else {
+            RecordState::Unchecked
         }
     }
 
@@ -42,25 +47,45 @@ impl CheckReport {
     pub(super) fn checks(&self) -> Vec<DomainCheck> {
         vec![self.ownership.clone(), self.traffic.clone()]
     }
+
+    fn failed(error: &WalkError, has_access: bool) -> Self {
+        Self {
+            ownership: failed(DomainRecordPurpose::Ownership, error),
+            traffic: failed(DomainRecordPurpose::Traffic, error),
+            has_access,
+        }
+    }
+}
+
+/// Checks both records at the request of a user.
+pub(super) async fn check_on_request(
+    resolver: &Resolver,
+    expected: &ExpectedRecords,
+) -> CheckReport {
+    match resolver.slot().await {
+        Ok(_slot) => check(resolver, expected).await,
+        Err(error) => CheckReport::failed(&error, false),
+    }
 }
 
 /// Checks both records at the authoritative name servers.
 pub(super) async fn check(resolver: &Resolver, expected: &ExpectedRecords) -> CheckReport {
-    let checked = async {
-        let _slot = resolver.slot().await?;
-        let mut walk = resolver.walk();
-        let both = async {
-            let ownership = ownership(&mut walk, expected).await;
-            let traffic = traffic(&mut walk, expected).await;
-            CheckReport { ownership, traffic }
-        };
-        let both = timeout(LIMIT, both).await;
-        both.map_err(|_| WalkError::Timeout)
+    let mut walk = resolver.walk();
+    let both = async {
+        let ownership = ownership(&mut walk, expected).await;
+        let traffic = traffic(&mut walk, expected).await;
+        (ownership, traffic)
     };
-    checked.await.unwrap_or_else(|error| CheckReport {
-        ownership: failed(DomainRecordPurpose::Ownership, &error),
-        traffic: failed(DomainRecordPurpose::Traffic, &error),
-    })
+    let both = timeout(LIMIT, both).await;
+    let has_access = walk.has_response();
+    match both {
+        Ok((ownership, traffic)) => CheckReport {
+            ownership,
+            traffic,
+            has_access,
+        },
+        Err(_) => CheckReport::failed(&WalkError::Timeout, has_access),
+    }
 }
 
 async fn ownership(walk: &mut Walk<'_>, expected: &ExpectedRecords) -> DomainCheck {
@@ -358,25 +383,49 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_check_has_a_time_limit() {
         let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let resolver = Resolver::new(&DomainsConfig {
-            root_servers: vec![Ipv4Addr::LOCALHOST.into(); 6],
-            name_server_port: silent.local_addr().unwrap().port(),
-            allow_private_nameservers: true,
-        });
-        let expected = ExpectedRecords {
-            challenge: "_svc-challenge.app.example.com".to_owned(),
-            proof: "svc-domain-verification=x".to_owned(),
-            host: "app.example.com".to_owned(),
-            target: "0a1b2c3d.engine.example".to_owned(),
-        };
+        let resolver = resolver(&silent);
+        let expected = expected();
         let start = Instant::now();
         let report = check(&resolver, &expected).await;
         assert_eq!(start.elapsed().as_secs(), LIMIT.as_secs());
-        assert_eq!(report.finding(), RecordState::Unknown);
+        assert_eq!(report.finding(), RecordState::Unchecked);
         for one in report.checks() {
             assert_eq!(one.result, DomainCheckResult::Unreachable);
             assert!(one.detail.contains("10 seconds"), "{}", one.detail);
         }
+    }
+
+    fn resolver(root: &UdpSocket) -> Resolver {
+        Resolver::new(&DomainsConfig {
+            root_servers: vec![Ipv4Addr::LOCALHOST.into(); 6],
+            name_server_port: root.local_addr().unwrap().port(),
+            allow_private_nameservers: true,
+        })
+    }
+
+    fn expected() -> ExpectedRecords {
+        ExpectedRecords {
+            challenge: "_svc-challenge.app.example.com".to_owned(),
+            proof: "svc-domain-verification=x".to_owned(),
+            host: "app.example.com".to_owned(),
+            target: "0a1b2c3d.engine.example".to_owned(),
+        }
+    }
+
+    /// Users that occupy all slots do not stop the periodic checks of others.
+    #[tokio::test(start_paused = true)]
+    async fn periodic_checks_need_no_slot() {
+        let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let (resolver, expected) = (resolver(&silent), expected());
+        let mut slots = Vec::new();
+        while let Ok(slot) = resolver.slot().await {
+            slots.push(slot);
+        }
+        let report = check_on_request(&resolver, &expected).await;
+        assert_eq!(report.finding(), RecordState::Unchecked);
+        assert!(report.ownership.detail.contains("too many domains"));
+        let report = check(&resolver, &expected).await;
+        assert!(report.ownership.detail.contains("10 seconds"));
     }
 
     #[test]

@@ -42,7 +42,8 @@ impl Resolver {
         }
     }
 
-    /// Waits for one of the slots of checks. The caller keeps it during the check.
+    /// Waits for one of the slots of checks that users request. The caller keeps it during the
+    /// check. The periodic checks need none, so that users cannot stop those of other projects.
     ///
     /// # Errors
     /// [`WalkError::Busy`] after [`LIMIT`].
@@ -58,8 +59,8 @@ impl Resolver {
     }
 }
 
-/// Checks at the same time. Each has at most six open sockets.
-const MAX_WALKS: usize = 32;
+/// Checks at the same time that users request. Each has at most six open sockets.
+const MAX_WALKS: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -22,6 +22,8 @@ pub(crate) enum RecordState {
     Missing,
     /// The name servers could not be asked, or do not agree.
     Unknown,
+    /// The platform has no access to the DNS. However long this lasts, it is not the domain's fault.
+    Unchecked,
 }
 
 /// Change of the state of a domain.
@@ -131,7 +133,9 @@ fn next_check(domain: &Domain, finding: RecordState, now: Timestamp, jitter: u16
             let quarter = age.checked_div(4).unwrap_or(FIRST_CHECK);
             quarter.clamp(FIRST_CHECK, DAILY)
         }
-        State::Verified if finding == RecordState::Unknown => UNKNOWN_RETRY,
+        State::Verified if matches!(finding, RecordState::Unknown | RecordState::Unchecked) => {
+            UNKNOWN_RETRY
+        }
         State::Verified => DAILY,
         State::Warned | State::Suspended => FAILING,
         State::Quarantined => return domain.quarantine_until.unwrap_or(now),
@@ -315,6 +319,23 @@ mod tests {
         assert_eq!((next.state, change), (State::Warned, Some(Change::Warned)));
     }
 
+    /// For example, a firewall that drops the questions of the platform.
+    #[test]
+    fn a_platform_without_access_to_the_dns_suspends_no_domain() {
+        for state in [State::Verified, State::Warned, State::Suspended] {
+            let held = Domain {
+                last_found_at: Some(at(0)),
+                failing_since: Some(at(0)),
+                suspended_at: Some(at(0)),
+                ..domain(state)
+            };
+            let step = after_check(&held, RecordState::Unchecked, at(90 * DAY), 0);
+            let (next, change) = kept(step);
+            assert_eq!((next.state, change), (state, None));
+            assert!(next.next_check_at > at(90 * DAY));
+        }
+    }
+
     #[test]
     fn a_pending_domain_is_checked_less_and_less_and_then_deleted() {
         let pending = domain(State::Pending);
@@ -340,7 +361,7 @@ mod tests {
         /// causes a loop.
         #[test]
         fn every_history_keeps_the_rules(
-            steps in prop::collection::vec((0..20 * DAY, 0..3_u8, any::<u16>()), 1..60)
+            steps in prop::collection::vec((0..20 * DAY, 0..4_u8, any::<u16>()), 1..60)
         ) {
             let mut now = 0;
             let mut current = domain(State::Pending);
@@ -349,7 +370,8 @@ mod tests {
                 let finding = match finding {
                     0 => RecordState::Found,
                     1 => RecordState::Missing,
-                    _ => RecordState::Unknown,
+                    2 => RecordState::Unknown,
+                    _ => RecordState::Unchecked,
                 };
                 let (next, change) = match after_check(&current, finding, at(now), jitter) {
                     Step::Keep(next, change) => (*next, change),

@@ -15,8 +15,9 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::changes::{self, Outcome};
-use super::check::check;
+use super::check::check_on_request;
 use super::lifecycle::FIRST_CHECK;
+use super::notice;
 use super::read::find;
 use super::records::ExpectedRecords;
 use super::rules;
@@ -100,7 +101,7 @@ pub(super) async fn verify(
     if is_recent(&domain, app.now()) {
         return Ok(Json(view(&domain, &expected)));
     }
-    let report = check(&app.domains.resolver, &expected).await;
+    let report = check_on_request(&app.domains.resolver, &expected).await;
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let project = access::locked_project(&mut tx, &who, &project_id, WRITE).await?;
@@ -110,7 +111,10 @@ pub(super) async fn verify(
     tx.commit().await?;
     app.webhooks.wake();
     match outcome {
-        Outcome::Kept(domain, _) => {
+        Outcome::Kept(domain, change) => {
+            if let Some(change) = change {
+                notice::send(&app, &project, &domain, change, now).await?;
+            }
             let expected = ExpectedRecords::new(&app, &project, &domain)?;
             Ok(Json(view(&domain, &expected)))
         }
@@ -140,7 +144,8 @@ pub(super) async fn delete(
 fn is_recent(domain: &domains::Domain, now: Timestamp) -> bool {
     domain
         .last_checked_at
-        .is_some_and(|last| now.duration_since(last) < CHECK_PAUSE)
+        // One in the future was made before the clock was set back.
+        .is_some_and(|last| last <= now && now.duration_since(last) < CHECK_PAUSE)
 }
 
 /// The random part of an ownership record: 160 bits.

@@ -93,7 +93,11 @@ async fn check_one(app: &Arc<App>, claimed: &Domain) -> HandlerResult<()> {
     workspaces::lock(&mut tx, project.workspace_id).await?;
     let current = domains::by_id(&mut tx, project.id, claimed.id).await?;
     // A user may have removed it, or checked it with a newer result.
-    let is_current = |domain: &Domain| domain.last_checked_at.is_none_or(|at| at < started_at);
+    // A result of the future was made before the clock was set back.
+    let is_current = |domain: &Domain| {
+        let last = domain.last_checked_at;
+        last.is_none_or(|at| at < started_at || at > now)
+    };
     let Some(current) = current.filter(is_current) else {
         return Ok(());
     };
@@ -156,10 +160,10 @@ fn log_failure(refusal: &Refusal) {
 /// Interval for finding due domains. Their checks are minutes to days apart.
 const POLL: Duration = Duration::from_secs(30);
 
-/// Domains that are checked at the same time. Half of the slots stay free for requests of users.
+/// Domains that are checked at the same time. Each check has at most six open sockets.
 const BATCH: u32 = 16;
 
-/// Longer than a check may take with its wait for a slot, plus time for the database.
+/// Longer than a check may take, plus time for the database.
 const LEASE: SignedDuration = SignedDuration::from_mins(2);
 
 /// Until the next check of a domain that another project holds.

@@ -76,6 +76,8 @@ pub(in crate::domains) struct Walk<'a> {
     config: &'a DomainsConfig,
     targets: &'a Targets,
     queries: u32,
+    /// True if a name server has given a usable response.
+    has_response: bool,
     /// Zones that were found, the root first.
     zones: Vec<Zone>,
 }
@@ -104,8 +106,14 @@ impl<'a> Walk<'a> {
             config,
             targets,
             queries: 0,
+            has_response: false,
             zones: vec![root],
         }
+    }
+
+    /// True if a name server, such as one of the root, has given a usable response.
+    pub(in crate::domains) fn has_response(&self) -> bool {
+        self.has_response
     }
 
     /// Asks all authoritative name servers of a name, at most [`MAX_SERVERS`]. At least one answer is
@@ -181,6 +189,7 @@ impl<'a> Walk<'a> {
         for server in zone.servers.iter().take(MAX_SERVERS) {
             self.count()?;
             if let Some(step) = ask(server, &zone.name, name, kind).await {
+                self.has_response = true;
                 return Ok(step);
             }
         }
