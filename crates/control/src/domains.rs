@@ -21,22 +21,28 @@ mod section;
 mod task;
 mod view;
 
+use types::id::UserId;
+
 use self::dns::Resolver;
 pub use self::routes::routes;
 pub use self::section::{DomainsConfig, DomainsSection};
 pub use self::task::check_due;
 pub(crate) use self::task::run;
+use crate::people::throttle::{Limits, Throttle};
 
 /// Access to the name servers of domains; a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct Domains {
     resolver: Resolver,
+    /// Additions, by user.
+    additions: Throttle<UserId>,
 }
 
 impl Domains {
     pub(crate) fn new(config: &DomainsConfig) -> Self {
         Self {
             resolver: Resolver::new(config),
+            additions: Throttle::new(Limits::DOMAINS),
         }
     }
 }

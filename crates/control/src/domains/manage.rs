@@ -26,7 +26,8 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, ProjectsWrite};
 use crate::http_api::extract::{Body, Path, Segment};
-use crate::http_api::problem::HandlerResult;
+use crate::http_api::problem::{HandlerResult, Refusal};
+use crate::people::throttle::TooSoon;
 use crate::runtime::random;
 
 /// Adds a domain. A domain that the project has, also in quarantine, is returned unchanged.
@@ -47,6 +48,8 @@ pub(super) async fn create(
         let expected = ExpectedRecords::new(&app, &project, &existing)?;
         return Ok((StatusCode::CREATED, Json(view(&existing, &expected))));
     }
+    let counted = app.domains.additions.record_attempt(&who.user.id, now);
+    counted.map_err(|TooSoon(seconds)| too_often(seconds))?;
     let most = app.plan_service.terms_of(&project)?.domains;
     let own = domains::of_project(&mut tx, project.id).await?;
     if own.len() >= usize::try_from(most).unwrap_or(usize::MAX) {
@@ -146,6 +149,13 @@ fn is_recent(domain: &domains::Domain, now: Timestamp) -> bool {
         .last_checked_at
         // One in the future was made before the clock was set back.
         .is_some_and(|last| last <= now && now.duration_since(last) < CHECK_PAUSE)
+}
+
+/// 429 for a user that adds domains too often.
+fn too_often(seconds: u32) -> Refusal {
+    let detail = "You have added many domains in a short time; try again later.";
+    let problem = Problem::too_many_requests().with_detail(detail);
+    problem.with_retry_after(seconds).into()
 }
 
 /// The random part of an ownership record: 160 bits.

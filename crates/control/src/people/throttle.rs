@@ -91,6 +91,16 @@ impl Limits {
         reset_after: 300,
     };
 
+    /// Custom domains that one user adds. A domain that is removed again has caused an order of a
+    /// certificate, and the number of orders in an hour is limited for all projects of an engine
+    /// together.
+    pub const DOMAINS: Self = Self {
+        free: 100,
+        first_wait: 30,
+        longest_wait: 300,
+        reset_after: 24 * 3600,
+    };
+
     /// The wait after `count` attempts.
     fn wait(&self, count: u32) -> SignedDuration {
         let seconds = match count.checked_sub(self.free) {

@@ -13,6 +13,7 @@ both! {
     records_of_a_former_project_prove_nothing,
     names_above_and_below_need_their_own_record,
     a_plan_limits_the_domains_of_a_project,
+    additions_of_one_user_are_limited,
     a_deleted_project_holds_no_domain,
     domain_connect_is_found_at_the_registered_name,
 }
@@ -264,6 +265,23 @@ async fn a_plan_limits_the_domains_of_a_project(control: TestControl) {
     let plan = format!("/api/projects/tunnels/{}/plan", world.project.id);
     let plan = world.control.get(&plan, &world.ada.token).await.expect(200);
     assert_eq!(plan["domains"], 2);
+}
+
+/// Each addition may cause an order of a certificate, also if the domain is removed again.
+async fn additions_of_one_user_are_limited(control: TestControl) {
+    let world = World::with_plan(control, json!({"plan": "basic", "domains": 0})).await;
+    let add = async || {
+        let body = json!({"hostname": "app.example.com"});
+        world.call(Method::POST, "", Some(body)).await
+    };
+    for _ in 0..=100 {
+        assert_eq!(add().await.refused(409).0, "not_in_plan");
+    }
+    let refused = add().await;
+    assert_eq!(refused.status, 429, "{}", refused.text);
+    assert_eq!(refused.header("retry-after"), "30");
+    world.control.clock.advance(30);
+    assert_eq!(add().await.refused(409).0, "not_in_plan");
 }
 
 async fn a_deleted_project_holds_no_domain(control: TestControl) {

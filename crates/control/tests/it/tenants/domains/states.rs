@@ -9,6 +9,8 @@ use crate::support::{TestControl, both};
 both! {
     a_domain_without_records_is_warned_suspended_and_released,
     records_that_return_verify_a_domain_again,
+    a_check_on_request_also_sends_the_mail,
+    a_clock_that_was_set_back_stops_no_check,
     a_released_name_belongs_to_its_project_for_a_while,
     a_pending_domain_is_verified_by_the_task_or_deleted,
     the_task_leaves_a_pending_domain_of_a_held_name,
@@ -84,6 +86,27 @@ async fn records_that_return_verify_a_domain_again(control: TestControl) {
     assert_eq!(world.show(&domain).await["status"], "suspended");
     world.dns.enter(0, &domain);
     // At the request of the project.
+    assert_eq!(world.verify(&domain).await["status"], "verified");
+}
+
+/// Otherwise a member who checks a domain often would keep the owners from learning of it.
+async fn a_check_on_request_also_sends_the_mail(control: TestControl) {
+    let world = World::new(control).await;
+    let domain = world.verified("app.example.com").await;
+    world.remove_records(&domain);
+    assert_eq!(world.verify(&domain).await["status"], "warned");
+    let mails = world.control.mails().await;
+    assert_eq!(mails.len(), 1, "{mails:?}");
+    assert!(mails[0].contains("DNS records are missing"), "{mails:?}");
+}
+
+async fn a_clock_that_was_set_back_stops_no_check(control: TestControl) {
+    let world = World::new(control).await;
+    let domain = world.add("app.example.com").await;
+    world.control.clock.advance(120);
+    assert_eq!(world.verify(&domain).await["status"], "pending");
+    world.control.clock.advance(-60);
+    world.dns.enter(0, &domain);
     assert_eq!(world.verify(&domain).await["status"], "verified");
 }
 
