@@ -88,6 +88,11 @@ impl Invalidations {
         invalidations
     }
 
+    /// Adds the visitors of a project.
+    pub(crate) fn add_project(&mut self, id: Arc<str>) {
+        self.add(ChangeScope::Project(id));
+    }
+
     /// A change with a single scope.
     pub(crate) fn one(scope: ChangeScope) -> Self {
         let mut concerns = Self::default();

@@ -66,6 +66,24 @@ impl ProjectDomains {
         self.put_all(&mut self.names.lock(), items);
     }
 
+    /// The other projects that have names of these changes until the changes are applied: their own
+    /// domains, or names below their wildcards.
+    pub(crate) fn former_holders(&self, items: &[Item]) -> Vec<Arc<str>> {
+        let projects = items.iter().filter_map(|item| match item {
+            Item::Project(project) => Some(project),
+            _ => None,
+        });
+        let listed = projects.flat_map(|project| {
+            let own = project.domains.iter();
+            own.map(move |domain| (&*project.id, &*domain.hostname))
+        });
+        let holders = listed.filter_map(|(id, hostname)| {
+            let holder = self.domains.at(hostname)?;
+            (*holder.project != *id).then(|| Arc::clone(&holder.project))
+        });
+        holders.collect()
+    }
+
     fn put_all(&self, names: &mut NamesByProject, items: &[Item]) {
         for item in items {
             match item {
@@ -321,6 +339,24 @@ mod tests {
             let name = name.parse().unwrap();
             let found = can_be_validated(&name, validation, &settings);
             assert_eq!(found, expected, "{name} {validation:?} {:?}", all[kind]);
+        }
+    }
+
+    #[test]
+    fn former_holders_of_names_are_found() {
+        let (of_projects, _) = of_projects();
+        of_projects.apply(&[project("a", &["*.example.com", "app.example.org"])]);
+        for (name, expected) in [
+            ("app.example.com", Some("a")),
+            ("*.example.com", Some("a")),
+            ("app.example.org", Some("a")),
+            ("a.app.example.com", None),
+            ("example.com", None),
+        ] {
+            let former = of_projects.former_holders(&[project("b", &[name])]);
+            assert_eq!(former.first().map(|id| &**id), expected, "{name}");
+            let own = of_projects.former_holders(&[project("a", &[name])]);
+            assert!(own.is_empty(), "{name}");
         }
     }
 

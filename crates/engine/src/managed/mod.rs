@@ -131,7 +131,10 @@ impl link::Handler for LinkHandler {
 
     fn change(&self, items: Vec<Item>) {
         self.apply_keys(&items);
-        let concerns = Invalidations::of(&items, &self.directory);
+        let mut concerns = Invalidations::of(&items, &self.directory);
+        for project in self.domains.former_holders(&items) {
+            concerns.add_project(project);
+        }
         self.domains.apply(&items);
         self.directory.apply(items);
         self.tokens.directory_changed(concerns);

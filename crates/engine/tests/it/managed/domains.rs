@@ -103,6 +103,30 @@ async fn a_domain_moves_to_another_project() {
     assert!(visit(&engine, &ca).await.is_some());
 }
 
+/// The wildcard of the first project includes the name until the second one has it.
+#[tokio::test]
+async fn a_name_below_a_wildcard_moves_to_the_project_that_adds_it() {
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
+    platform.add_project_with(A, |project| {
+        with_domain(project);
+        for domain in &mut project.domains {
+            domain.hostname = "*.example.com".to_owned();
+            domain.certificate_validation = DomainCertificateValidation::Dns01;
+        }
+    });
+    let engine = TestEngine::managed(&platform).await;
+    let ca = TestCa::new();
+    let service = greeter(&ca).await;
+    let _tunnel = publish(engine.agent_at(A, &ann).await, properties(), &service).await;
+    let mut open = visit(&engine, &ca).await.unwrap();
+
+    platform.add_project_with(B, with_domain);
+    let ended = within("the end of the visit", open.read_u8()).await;
+    assert!(ended.is_err(), "another project has the name");
+    let refused = refusal(&engine, A, &ann).await;
+    assert!(refused.contains("svc domain add"), "{refused}");
+}
+
 #[tokio::test]
 async fn a_restart_without_the_platform_serves_the_domains() {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
