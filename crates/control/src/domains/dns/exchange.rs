@@ -38,7 +38,7 @@ pub(super) async fn ask(
     let question = Question::new(name, kind)?;
     let response = timeout(UDP_TIMEOUT, over_udp(server, &question)).await;
     let response = response.map_err(|_| ExchangeError::Timeout)??;
-    if !response.metadata.truncation {
+    if !response.metadata.truncation && question.has_same_case(&response) {
         return Ok(response);
     }
     let response = timeout(TCP_TIMEOUT, over_tcp(server, &question)).await;
@@ -54,10 +54,11 @@ struct Question {
 
 impl Question {
     fn new(name: &Name, kind: RecordType) -> Result<Self, ExchangeError> {
-        // With the random port of the socket, an attacker off the path would have to guess 32 bits.
+        // With the random port of the socket and the case of the letters, an attacker off the path
+        // would have to guess 32 bits and one for each letter.
         let id = random::bytes::<2>().map_err(|_| ExchangeError::Question)?;
         let id = u16::from_be_bytes(id);
-        let query = Query::query(name.clone(), kind);
+        let query = Query::query(with_random_case(name)?, kind);
         let mut message = Message::new(id, MessageType::Query, OpCode::Query);
         message.metadata.recursion_desired = false;
         message.add_query(query.clone());
@@ -84,6 +85,36 @@ impl Question {
         };
         (is_response && is_ours(query)).then_some(message)
     }
+
+    /// True if the response repeats the name with the case of each letter. A server that changes the
+    /// case, or an attacker that does not know it, causes another question over TCP.
+    fn has_same_case(&self, response: &Message) -> bool {
+        let queries = &response.queries;
+        queries
+            .iter()
+            .all(|query| query.name.eq_case(&self.query.name))
+    }
+}
+
+/// The name with a random case of each letter. Servers ignore the case, and repeat the name as it is
+/// in the question.
+fn with_random_case(name: &Name) -> Result<Name, ExchangeError> {
+    let random = random::bytes::<MAX_NAME_BYTES>().map_err(|_| ExchangeError::Question)?;
+    let mut random = random.into_iter();
+    let labels = name.iter().map(|label| -> Vec<u8> {
+        let bytes = label.iter().zip(random.by_ref());
+        let cased = bytes.map(|(byte, random)| {
+            if random & 1 == 0 {
+                byte.to_ascii_lowercase()
+            } else {
+                byte.to_ascii_uppercase()
+            }
+        });
+        cased.collect()
+    });
+    let mut cased = Name::from_labels(labels).map_err(|_| ExchangeError::Question)?;
+    cased.set_fqdn(true);
+    Ok(cased)
 }
 
 async fn over_udp(server: SocketAddr, question: &Question) -> Result<Message, ExchangeError> {
@@ -120,6 +151,9 @@ async fn over_tcp(server: SocketAddr, question: &Question) -> Result<Message, Ex
     question.response(&bytes).ok_or(ExchangeError::Invalid)
 }
 
+/// Maximum bytes of a name (RFC 1035 section 2.3.4).
+const MAX_NAME_BYTES: usize = 255;
+
 /// The size that passes every path (DNS flag day 2020).
 const ADVERTISED_BYTES: u16 = 1_232;
 const MAX_UDP_BYTES: usize = 1_232;
@@ -132,3 +166,42 @@ const UDP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Three round trips to the other side of the earth.
 const TCP_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forged_response_would_need_the_case_of_each_letter() {
+        let name = Name::from_ascii("_svc-challenge.app.example.com.").unwrap();
+        let question = Question::new(&name, RecordType::TXT).unwrap();
+        assert_eq!(question.query.name, name);
+        assert!(question.query.name.is_fqdn());
+        // Two questions with the same case of 25 letters are rarer than a wrong bit of memory.
+        let cases: Vec<_> = (0..4)
+            .map(|_| Question::new(&name, RecordType::TXT).unwrap().query.name)
+            .collect();
+        assert!(cases.iter().any(|case| !case.eq_case(&question.query.name)));
+
+        let mut reply = Message::response(question.id, OpCode::Query);
+        reply.add_query(question.query.clone());
+        let own = question.response(&reply.to_vec().unwrap()).unwrap();
+        assert!(question.has_same_case(&own));
+        let mut forged = Message::response(question.id, OpCode::Query);
+        let other = cases
+            .into_iter()
+            .find(|case| !case.eq_case(&question.query.name));
+        forged.add_query(Query::query(other.unwrap(), RecordType::TXT));
+        let other = question.response(&forged.to_vec().unwrap()).unwrap();
+        assert!(!question.has_same_case(&other));
+    }
+
+    #[test]
+    fn the_longest_name_can_be_asked() {
+        let label = "a".repeat(63);
+        let name = format!("{label}.{label}.{label}.{}.", "b".repeat(61));
+        let name = Name::from_ascii(name).unwrap();
+        assert!(Question::new(&name, RecordType::A).is_ok());
+        assert!(Question::new(&Name::root(), RecordType::NS).is_ok());
+    }
+}
