@@ -5,9 +5,8 @@ use std::sync::Arc;
 use api::control::domains::DomainRecord;
 use jiff::Timestamp;
 use store::domains::Domain;
-use store::members::{self, Member, Role, Sort, Status};
+use store::members::{self, Member, Status};
 use store::projects::Project;
-use store::{Order, Paging};
 
 use super::lifecycle::{Change, releases_at, suspends_at};
 use super::records::ExpectedRecords;
@@ -34,23 +33,14 @@ pub(super) async fn send(
     };
     let records = ExpectedRecords::new(app, project, domain)?.shown();
     let mut conn = app.store.read().await?;
-    // By name of the role: owners are first.
-    let (sort, order) = (Sort::Role, Order::Desc);
     let workspace = project.workspace_id;
-    let page = members::list(&mut conn, workspace, None, sort, order, Paging::DEFAULT).await?;
+    let owners = members::first_owners(&mut conn, workspace, MAX_OWNERS).await?;
     let creator = members::by_user(&mut conn, workspace, domain.created_by).await?;
     drop(conn);
-    let owners = page
-        .items
-        .into_iter()
-        .filter(|member| member.role == Role::Owner && member.id != domain.created_by);
-    let recipients: Vec<_> = creator
-        .into_iter()
-        .chain(owners)
-        .filter(|member| member.status == Status::Active)
-        .take(MAX_RECIPIENTS)
-        .collect();
-    for member in recipients {
+    let owners = owners.into_iter();
+    let others = owners.filter(|member| member.id != domain.created_by);
+    let creator = creator.filter(|member| member.status == Status::Active);
+    for member in creator.into_iter().chain(others) {
         let Ok(email) = Email::parse(&member.email) else {
             continue;
         };
@@ -140,5 +130,5 @@ fn text(
     )
 }
 
-/// Recipients of one notice.
-const MAX_RECIPIENTS: usize = 10;
+/// Owners that get a notice.
+const MAX_OWNERS: u32 = 10;

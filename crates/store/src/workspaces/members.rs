@@ -93,6 +93,8 @@ statements! {
         WHERE m.workspace_id = $1 AND u.search LIKE $2 ESCAPE '!'";
     COUNT_ALL = "SELECT COUNT(*) AS n FROM members WHERE workspace_id = $1";
     OWNERS = "SELECT COUNT(*) AS n FROM members WHERE workspace_id = $1 AND role = 'owner' AND status = 'active'";
+    FIRST_OWNERS = concat!("SELECT ", columns!(), " FROM members m JOIN users u ON u.id = m.user_id \
+        WHERE m.workspace_id = $1 AND m.role = 'owner' AND m.status = 'active' ORDER BY u.id LIMIT $2");
     // The last active owner cannot be changed. Callers hold the workspace's lock.
     SET_ROLE = "UPDATE members SET role = $3, by_group = FALSE WHERE workspace_id = $1 AND user_id = $2 \
         AND ($3 = 'owner' OR role <> 'owner' OR EXISTS (SELECT 1 FROM members o WHERE o.workspace_id = $1 \
@@ -173,6 +175,19 @@ pub async fn list(
 /// Number of active owners of a workspace.
 pub async fn owners(conn: &mut Conn, workspace: WorkspaceId) -> Result<u64, Error> {
     sql(OWNERS).bind(workspace).count(conn).await
+}
+
+/// The active owners of a workspace, at most `limit`: those with the oldest accounts.
+pub async fn first_owners(
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+    limit: u32,
+) -> Result<Vec<Member>, Error> {
+    sql(FIRST_OWNERS)
+        .bind(workspace)
+        .bind(limit)
+        .all(conn)
+        .await
 }
 
 /// Adds a member whose role a group of an OpenID provider gives.

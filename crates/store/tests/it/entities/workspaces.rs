@@ -256,9 +256,10 @@ async fn a_role_of_a_group_is_changed_by_groups_until_a_person_changes_it(databa
 }
 
 async fn the_last_owner_cannot_be_removed(database: Database) {
-    let (ann, bob) = (
+    let (ann, bob, eve) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,
+        Person::new(&database, "eve").await,
     );
     let (workspace, owner) = (ann.workspace, ann.user);
     let mut tx = database.begin().await;
@@ -286,6 +287,15 @@ async fn the_last_owner_cannot_be_removed(database: Database) {
             .unwrap()
     );
     assert_eq!(members::owners(&mut tx, workspace).await.unwrap(), 2);
+    // However many other members there are.
+    members::insert(&mut tx, workspace, eve.user, Role::Viewer, None, at(0))
+        .await
+        .unwrap();
+    for (limit, expected) in [(9, &[owner, bob.user][..]), (1, &[owner])] {
+        let found = members::first_owners(&mut tx, workspace, limit).await;
+        let found: Vec<_> = found.unwrap().iter().map(|member| member.id).collect();
+        assert_eq!(found, expected);
+    }
     tx.commit().await.unwrap();
 
     // Both leave at the same time, and one of them has to stay.
