@@ -108,6 +108,13 @@ impl Core {
             || (self.tenancy.directory().is_some() && self.namespace.label_of(host).is_some())
     }
 
+    /// True if the tunnel's project no longer has its custom domain. The agent's session closes the
+    /// tunnel, and a visit that it admits until then would not be authorised again.
+    pub(crate) fn has_lost_name(&self, tunnel: &LiveTunnel<Agent>) -> bool {
+        let (properties, project) = (&tunnel.view.properties, &tunnel.project.id);
+        self.namespace.has_lost_name(properties, project)
+    }
+
     /// The country of a visitor of a tunnel, if it is known. It is only looked up if the tunnel or
     /// its project restricts countries.
     pub(crate) fn country_for(

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tracing::info;
-use types::tunnel::Hostname;
 
 use self::active_visits::ActiveVisit;
 pub(crate) use self::active_visits::ActiveVisits;
@@ -36,15 +35,7 @@ pub(crate) struct RevocationGuard {
 impl ActiveVisit {
     /// True if the visit is no longer allowed.
     fn is_denied(&self, core: &Core) -> bool {
-        if self.tunnel.agent.is_revoked() {
-            return true;
-        }
-        let custom_name = core.namespace.custom_name(&self.tunnel.view.properties);
-        let is_lost = |name: &Hostname| {
-            let project = &self.tunnel.project.id;
-            !core.namespace.is_domain_of(name.as_str(), project)
-        };
-        if custom_name.is_some_and(is_lost) {
+        if self.tunnel.agent.is_revoked() || core.has_lost_name(&self.tunnel) {
             return true;
         }
         // The policy may not have needed the country when the visit started.

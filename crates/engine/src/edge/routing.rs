@@ -361,7 +361,7 @@ fn find_tunnel(
         return Err(Problem::misdirected_request().into());
     }
     let (rule, problem) = match core.live.route(server_name) {
-        Route::Online(tunnel) => return Ok(tunnel),
+        Route::Online(tunnel) if !core.has_lost_name(&tunnel) => return Ok(tunnel),
         Route::Offline => {
             record.set_rule("offline", None);
             // No rule refused the visitor, and the service is expected to return.
@@ -375,7 +375,7 @@ fn find_tunnel(
         Route::Unknown if core.is_starting() && core.namespace.classify(server_name).is_some() => {
             ("starting", Problem::tunnel_starting(STARTUP_RETRY))
         }
-        Route::Unknown => ("unknown", Problem::tunnel_not_found()),
+        Route::Online(_) | Route::Unknown => ("unknown", Problem::tunnel_not_found()),
     };
     record.set_rule(rule, None);
     Err(problem.into())

@@ -142,6 +142,13 @@ impl Namespace {
         domain.is_some_and(|domain| *domain.project == *project)
     }
 
+    /// True if visitors reach the tunnel of a project by a custom domain that the project no longer
+    /// has. The tunnel is about to be closed.
+    pub fn has_lost_name(&self, properties: &TunnelProperties, project: &str) -> bool {
+        let name = self.custom_name(properties);
+        name.is_some_and(|name| !self.is_domain_of(name.as_str(), project))
+    }
+
     /// True for the base host and all names below it, for which there are no custom domains.
     fn is_own(&self, host: &str) -> bool {
         let above = host.strip_suffix(self.base.as_str());

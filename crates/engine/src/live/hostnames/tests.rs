@@ -231,4 +231,15 @@ fn a_custom_name_belongs_to_the_project_of_its_domain() {
     assert_eq!(custom("app.example", false), None, "a private tunnel");
     assert_eq!(custom("web.t.engine.example", true), None);
     assert_eq!(custom("engine.example", true), None);
+    for (hostname, project, expected) in [
+        ("app.example", "prj_a", false),
+        ("app.example", "prj_b", true),
+        ("gone.example", "prj_a", true),
+        ("web.t.engine.example", "prj_a", false),
+    ] {
+        let lost = names.has_lost_name(&properties(hostname, true), project);
+        assert_eq!(lost, expected, "{hostname}");
+    }
+    let private = properties("gone.example", false);
+    assert!(!names.has_lost_name(&private, "prj_a"));
 }
