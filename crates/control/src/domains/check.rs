@@ -250,7 +250,11 @@ async fn engine_addresses(
     for _ in 0..MAX_ALIASES {
         let answers = match walk.answers(&name, RecordType::A).await {
             Ok(answers) => answers,
-            Err(WalkError::Unreachable { .. } | WalkError::PrivateServers { .. }) => break,
+            Err(
+                WalkError::Unreachable { .. }
+                | WalkError::PrivateServers { .. }
+                | WalkError::Inconsistent { .. },
+            ) => break,
             Err(error) => return Err(error),
         };
         match common_alias(&answers) {

@@ -45,6 +45,12 @@ pub(in crate::domains) enum WalkError {
         /// The zone.
         zone: String,
     },
+    /// The name servers of a zone delegate the name differently.
+    #[error("the name servers of the zone {zone} do not agree on a delegation")]
+    Inconsistent {
+        /// The zone.
+        zone: String,
+    },
     /// The name needs too many queries.
     #[error("the delegation of the name needs more than {} queries", MAX_QUERIES)]
     TooManyQueries,
@@ -89,7 +95,21 @@ type AddressesFuture<'w> =
 /// A response, as far as it matters for the walk.
 enum Step {
     Authoritative(Answer),
-    Referral(Name, Vec<(Name, Vec<IpAddr>)>),
+    Referral(Delegation),
+}
+
+/// The responses of the servers of a zone together.
+enum ZoneStep {
+    Authoritative(Answers),
+    Referral(Delegation),
+}
+
+/// A delegated zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Delegation {
+    name: Name,
+    /// Its servers in the order of their names, with the addresses that the parent zone has.
+    servers: Vec<(Name, Vec<IpAddr>)>,
 }
 
 impl<'a> Walk<'a> {
@@ -123,9 +143,73 @@ impl<'a> Walk<'a> {
         name: &Name,
         kind: RecordType,
     ) -> Result<Answers, WalkError> {
-        let (zone, _) = self.descend(name, kind, 0).await?;
+        self.descend(name, kind, 0).await
+    }
+
+    /// The answers of the servers that are authoritative for the name.
+    async fn descend(
+        &mut self,
+        name: &Name,
+        kind: RecordType,
+        depth: u32,
+    ) -> Result<Answers, WalkError> {
+        let mut zone = self.closest(name);
+        for _ in 0..MAX_REFERRALS {
+            match self.step(&zone, name, kind).await? {
+                ZoneStep::Authoritative(answers) => return Ok(answers),
+                ZoneStep::Referral(delegation) => {
+                    zone = self.delegated(delegation, depth).await?;
+                    self.zones.push(zone.clone());
+                }
+            }
+        }
+        Err(no_response(&zone.name))
+    }
+
+    /// The next step at a zone. One response is sufficient from the root or a top-level domain. The
+    /// servers of all other zones must agree on a delegation, or one of them, for example a forgotten
+    /// one that another party could take over, would lead the walk to servers of its choice.
+    async fn step(
+        &mut self,
+        zone: &Zone,
+        name: &Name,
+        kind: RecordType,
+    ) -> Result<ZoneStep, WalkError> {
+        if zone.name.num_labels() < 2
+            && let Step::Referral(delegation) = self.first(zone, name, kind).await?
+        {
+            return Ok(ZoneStep::Referral(delegation));
+        }
+        let mut answers = Vec::new();
+        let mut delegations = Vec::new();
+        for (server, step) in self.all(zone, name, kind).await? {
+            match step {
+                Step::Authoritative(answer) => answers.push((server, answer)),
+                Step::Referral(delegation) => delegations.push(delegation),
+            }
+        }
+        match (delegations.pop(), answers.is_empty()) {
+            (None, true) => Err(no_response(&zone.name)),
+            (None, false) => Ok(ZoneStep::Authoritative(Answers(answers))),
+            (Some(one), true) if delegations.iter().all(|other| *other == one) => {
+                Ok(ZoneStep::Referral(one))
+            }
+            (Some(_), _) => Err(WalkError::Inconsistent {
+                zone: text(&zone.name),
+            }),
+        }
+    }
+
+    /// The usable responses of all servers of a zone, in the order of the servers.
+    async fn all(
+        &mut self,
+        zone: &Zone,
+        name: &Name,
+        kind: RecordType,
+    ) -> Result<Vec<(String, Step)>, WalkError> {
         let mut asked = JoinSet::new();
-        for (index, server) in zone.servers.into_iter().take(MAX_SERVERS).enumerate() {
+        let servers = zone.servers.iter().take(MAX_SERVERS);
+        for (index, server) in servers.cloned().enumerate() {
             self.count()?;
             let (question, zone) = (name.clone(), zone.name.clone());
             asked.spawn(async move {
@@ -135,38 +219,14 @@ impl<'a> Walk<'a> {
         }
         let mut found = Vec::new();
         while let Some(ended) = asked.join_next().await {
-            if let Ok((index, server, Some(Step::Authoritative(answer)))) = ended {
-                found.push((index, server, answer));
+            if let Ok((index, server, Some(step))) = ended {
+                found.push((index, server, step));
             }
         }
-        if found.is_empty() {
-            return Err(no_response(&zone.name));
-        }
+        self.has_response |= !found.is_empty();
         found.sort_by_key(|(index, ..)| *index);
         let found = found.into_iter();
-        Ok(Answers(
-            found.map(|(_, server, answer)| (server, answer)).collect(),
-        ))
-    }
-
-    /// The zone whose servers are authoritative for the name, and the first answer of one of them.
-    async fn descend(
-        &mut self,
-        name: &Name,
-        kind: RecordType,
-        depth: u32,
-    ) -> Result<(Zone, Answer), WalkError> {
-        let mut zone = self.closest(name);
-        for _ in 0..MAX_REFERRALS {
-            match self.first(&zone, name, kind).await? {
-                Step::Authoritative(answer) => return Ok((zone, answer)),
-                Step::Referral(child, servers) => {
-                    zone = self.delegation(child, servers, depth).await?;
-                    self.zones.push(zone.clone());
-                }
-            }
-        }
-        Err(no_response(&zone.name))
+        Ok(found.map(|(_, server, step)| (server, step)).collect())
     }
 
     /// The known zone that is closest to the name.
@@ -197,12 +257,11 @@ impl<'a> Walk<'a> {
     }
 
     /// A delegated zone with the addresses of its servers.
-    async fn delegation(
-        &mut self,
-        name: Name,
-        listed: Vec<(Name, Vec<IpAddr>)>,
-        depth: u32,
-    ) -> Result<Zone, WalkError> {
+    async fn delegated(&mut self, delegation: Delegation, depth: u32) -> Result<Zone, WalkError> {
+        let Delegation {
+            name,
+            servers: listed,
+        } = delegation;
         let mut servers = Vec::new();
         let mut is_private = false;
         for (server, glue) in listed.into_iter().take(MAX_SERVERS) {
@@ -244,9 +303,17 @@ impl<'a> Walk<'a> {
             }
             for kind in [RecordType::A, RecordType::AAAA] {
                 match self.descend(server, kind, depth).await {
-                    Ok((_, Answer::Records(records))) => return Ok(addresses(&records)),
-                    Ok(_)
-                    | Err(WalkError::Unreachable { .. } | WalkError::PrivateServers { .. }) => {}
+                    Ok(answers) => {
+                        let addresses = common_addresses(&answers);
+                        if !addresses.is_empty() {
+                            return Ok(addresses);
+                        }
+                    }
+                    Err(
+                        WalkError::Unreachable { .. }
+                        | WalkError::PrivateServers { .. }
+                        | WalkError::Inconsistent { .. },
+                    ) => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -339,6 +406,9 @@ fn referral(response: &Message, zone: &Name, name: &Name) -> Option<Step> {
             .filter(|(owner, _)| *owner == child)
             .map(|(_, server)| server),
     );
+    // Servers rotate their records.
+    servers.sort_unstable();
+    servers.dedup();
     let glue = |server: &Name| {
         let records = response.additionals.iter();
         let own = records.filter(|record| record.name == *server && zone.zone_of(server));
@@ -350,7 +420,24 @@ fn referral(response: &Message, zone: &Name, name: &Name) -> Option<Step> {
         .take(MAX_SERVERS)
         .map(|server| (server.clone(), glue(server)))
         .collect();
-    Some(Step::Referral(child.clone(), servers))
+    Some(Step::Referral(Delegation {
+        name: child.clone(),
+        servers,
+    }))
+}
+
+/// The addresses that all servers have. None if the servers do not agree.
+fn common_addresses(answers: &Answers) -> Vec<IpAddr> {
+    let mut all = answers.0.iter().map(|(_, answer)| match answer {
+        Answer::Records(records) => addresses(records),
+        Answer::Alias(_) | Answer::Nothing => Vec::new(),
+    });
+    let first = all.next().unwrap_or_default();
+    if all.all(|other| other == first) {
+        first
+    } else {
+        Vec::new()
+    }
 }
 
 /// The addresses of records, IPv4 first.
@@ -384,8 +471,8 @@ fn no_response(zone: &Name) -> WalkError {
 /// Time limit of all queries of one check.
 pub(in crate::domains) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Queries of one check. Six name servers without glue need half of them.
-const MAX_QUERIES: u32 = 100;
+/// Queries of one check. Six name servers without glue, in different zones, need half of them.
+const MAX_QUERIES: u32 = 200;
 
 /// Name servers of a zone that are asked. Registries allow up to 13, and few zones have more than
 /// this.

@@ -1,4 +1,4 @@
-//! Authoritative name servers with the records of a test, on three loopback addresses and one port.
+//! Authoritative name servers with the records of a test, on four loopback addresses and one port.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -40,13 +40,13 @@ struct Server {
 /// The servers. The first one is the root. They stop when dropped.
 pub(crate) struct NameServers {
     port: u16,
-    servers: [Arc<Mutex<Server>>; 3],
+    servers: [Arc<Mutex<Server>>; 4],
     _tasks: JoinSet<()>,
 }
 
 impl NameServers {
     pub(crate) async fn start() -> Self {
-        let servers: [Arc<Mutex<Server>>; 3] = Default::default();
+        let servers: [Arc<Mutex<Server>>; 4] = Default::default();
         // The kernel selects a port that is free for TCP. It is rarely in use for UDP, and the socket
         // is kept until a pair is found.
         let mut refused = Vec::new();
@@ -114,12 +114,22 @@ impl NameServers {
 
     /// Delegates a zone from the first server to these.
     pub(crate) fn delegate(&self, zone: &str, servers: &[(&str, Option<Ipv4Addr>)]) {
+        self.delegate_from(0, zone, servers);
+    }
+
+    /// Delegates a zone from a server to these.
+    pub(crate) fn delegate_from(
+        &self,
+        parent: usize,
+        zone: &str,
+        servers: &[(&str, Option<Ipv4Addr>)],
+    ) {
         let servers = servers
             .iter()
             .map(|(name, glue)| ((*name).to_owned(), *glue))
             .collect();
-        let mut root = self.servers[0].lock();
-        root.delegations.push((zone.to_owned(), servers));
+        let mut parent = self.servers[parent].lock();
+        parent.delegations.push((zone.to_owned(), servers));
     }
 
     /// Number of questions that a server has received.
