@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::config::values::{MAX_DNS_NAME_BYTES, address, optional_path, overlap, path, required};
@@ -44,12 +45,7 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
     });
     let CheckedTls { tls, has_proxy } = errors.keep_or_default(tls);
     let local_listen = local_listener(section.local_listen_addr.as_deref(), listen);
-    let signing_keys = section.signing_keys.into_iter().enumerate();
-    let signing_keys = signing_keys
-        .filter_map(|(index, value)| {
-            errors.keep(path(&format!("platform.signing_keys.{index}"), value))
-        })
-        .collect();
+    let signing_keys = signing_keys(section.signing_keys, errors);
     let trusted_proxies = section.trusted_proxies.iter().enumerate();
     let trusted_proxies = trusted_proxies
         .filter_map(|(index, value)| {
@@ -107,6 +103,14 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
         password_cost: PasswordCost::Production,
     };
     Some(config)
+}
+
+fn signing_keys(values: Vec<String>, errors: &mut ConfigErrors) -> Vec<PathBuf> {
+    let key = |index: usize| format!("platform.signing_keys.{index}");
+    let files = values.into_iter().enumerate();
+    files
+        .filter_map(|(index, value)| errors.keep(path(&key(index), value)))
+        .collect()
 }
 
 /// The second listener. It is not encrypted, so it must stay on this machine.
