@@ -193,23 +193,18 @@ async fn open(on: &ProjectArg, text: &str) -> Result<(Session, String, Domain), 
 
 /// The domain with this name, id or start of an id.
 fn find(list: DomainList, text: &str) -> Result<Domain, Failure> {
-    let id = match hostname(text) {
-        Some(name) => {
-            let mut domains = list.domains.iter();
-            let named = domains.find(|domain| domain.hostname == name);
-            named.map(|domain| domain.id.clone())
-        }
-        None => {
-            let candidates = list.domains.iter();
-            let candidates: Candidates = candidates
-                .map(|domain| Candidate::new(&*domain.id, &*domain.hostname))
-                .collect();
-            if id_prefix::is_prefix(text) {
-                id_prefix::select("domain", text, candidates)?.map(|found| found.id)
-            } else {
-                Some(text.to_owned())
-            }
-        }
+    let id = if let Some(name) = hostname(text) {
+        let mut domains = list.domains.iter();
+        let named = domains.find(|domain| domain.hostname == name);
+        named.map(|domain| domain.id.clone())
+    } else if id_prefix::is_prefix(text) {
+        let candidates = list.domains.iter();
+        let candidates: Candidates = candidates
+            .map(|domain| Candidate::new(&*domain.id, &*domain.hostname))
+            .collect();
+        id_prefix::select("domain", text, candidates)?.map(|found| found.id)
+    } else {
+        Some(text.to_owned())
     };
     let mut domains = list.domains.into_iter();
     domains

@@ -32,7 +32,7 @@ pub(crate) enum Command {
 /// Runs a server command. The log filter comes from the server's configuration or from `log`.
 pub(crate) async fn run(command: Command, log: Option<&str>) -> Result<(), Failure> {
     match command {
-        Command::Engine(args) => engine::run(args, log).await,
+        Command::Engine(args) => Box::pin(engine::run(args, log)).await,
         Command::Platform(args) => platform::run(args, log).await,
         Command::Turn(args) => turn::run(args, log).await,
         Command::Up(args) => {

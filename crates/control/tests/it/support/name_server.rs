@@ -28,12 +28,15 @@ pub(crate) enum Mode {
     Refers,
 }
 
+/// The name of a server, and its address if the delegation has it.
+type NamedServer = (String, Option<Ipv4Addr>);
+
 #[derive(Debug, Default)]
 struct Server {
     mode: Mode,
     records: Vec<(String, RData)>,
-    /// Zones with their servers and the addresses of those.
-    delegations: Vec<(String, Vec<(String, Option<Ipv4Addr>)>)>,
+    /// Zones with their servers.
+    delegations: Vec<(String, Vec<NamedServer>)>,
     asked: u32,
 }
 
@@ -47,25 +50,22 @@ pub(crate) struct NameServers {
 impl NameServers {
     pub(crate) async fn start() -> Self {
         let servers: [Arc<Mutex<Server>>; 4] = Default::default();
-        // The kernel selects a port that is free for TCP. It is rarely in use for UDP, and the socket
-        // is kept until a pair is found.
+        // The kernel selects a port that is free for TCP. It is rarely in use for UDP at one of the
+        // addresses. A listener is kept until another port is found.
         let mut refused = Vec::new();
-        let (tcp, udp, port) = loop {
+        let (tcp, sockets, port) = loop {
             let tcp = TcpListener::bind((Self::address(0), 0)).await.unwrap();
-            let address = tcp.local_addr().unwrap();
-            match UdpSocket::bind(address).await {
-                Ok(udp) => break (tcp, udp, address.port()),
+            let port = tcp.local_addr().unwrap().port();
+            let binding = (0..servers.len()).map(|number| UdpSocket::bind((Self::address(number), port)));
+            match try_join_all(binding).await {
+                Ok(sockets) => break (tcp, sockets, port),
                 Err(_) => refused.push(tcp),
             }
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(serve_tcp(tcp, Arc::clone(&servers[0])));
-        tasks.spawn(serve_udp(udp, Arc::clone(&servers[0])));
-        for number in 1..servers.len() {
-            let udp = UdpSocket::bind((Self::address(number), port))
-                .await
-                .unwrap();
-            tasks.spawn(serve_udp(udp, Arc::clone(&servers[number])));
+        for (udp, server) in sockets.into_iter().zip(&servers) {
+            tasks.spawn(serve_udp(udp, Arc::clone(server)));
         }
         Self {
             port,

@@ -38,7 +38,9 @@ pub(super) async fn until_verified(
         }
         let lines = progress(&last);
         if lines != printed {
-            lines.iter().for_each(|line| output::message(line));
+            for line in &lines {
+                output::message(line);
+            }
             printed = lines;
         }
         tokio::select! {
