@@ -56,8 +56,7 @@ impl NameServers {
         let (tcp, sockets, port) = loop {
             let tcp = TcpListener::bind((Self::address(0), 0)).await.unwrap();
             let port = tcp.local_addr().unwrap().port();
-            let binding = (0..servers.len()).map(|number| UdpSocket::bind((Self::address(number), port)));
-            match try_join_all(binding).await {
+            match Self::bind_all(servers.len(), port).await {
                 Ok(sockets) => break (tcp, sockets, port),
                 Err(_) => refused.push(tcp),
             }
@@ -72,6 +71,14 @@ impl NameServers {
             servers,
             _tasks: tasks,
         }
+    }
+
+    async fn bind_all(count: usize, port: u16) -> std::io::Result<Vec<UdpSocket>> {
+        let mut sockets = Vec::new();
+        for number in 0..count {
+            sockets.push(UdpSocket::bind((Self::address(number), port)).await?);
+        }
+        Ok(sockets)
     }
 
     /// The address of a server.
