@@ -94,6 +94,15 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
+    /// The second listener has no TLS and no header of a proxy, so it must stay on this machine.
+    #[error(
+        "{address} is not on loopback; bind the listener of `platform.local_listen_addr` to an \
+         address such as 127.0.0.1:8081"
+    )]
+    LocalListener {
+        /// The bound address.
+        address: SocketAddr,
+    },
     /// A key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -198,7 +207,8 @@ pub async fn start_on(
 pub struct BoundListeners {
     /// Listeners of `platform.listen_addr`, such as both loopback addresses. At least one.
     pub public: Vec<TcpListener>,
-    /// The listener of `platform.local_listen_addr`, if it is already bound.
+    /// The listener of `platform.local_listen_addr`, if it is already bound. It must be on loopback,
+    /// as that of the configuration.
     pub local: Option<TcpListener>,
 }
 
@@ -332,10 +342,20 @@ async fn local_listener(
     bound: Option<TcpListener>,
     config: &Config,
 ) -> Result<Option<TcpListener>, StartError> {
-    match (bound, config.local_listen) {
-        (None, Some(address)) => bind(address).await.map(Some),
-        (bound, _) => Ok(bound),
+    let listener = match (bound, config.local_listen) {
+        (Some(bound), _) => bound,
+        (None, Some(address)) => bind(address).await?,
+        (None, None) => return Ok(None),
+    };
+    let address = listener.local_addr();
+    let address = address.map_err(|source| StartError::Listen {
+        address: config.local_listen.unwrap_or(config.listen),
+        source,
+    })?;
+    if !address.ip().is_loopback() {
+        return Err(StartError::LocalListener { address });
     }
+    Ok(Some(listener))
 }
 
 /// The listener for plain HTTP, with its routes.

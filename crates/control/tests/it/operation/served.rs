@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::StartError;
 use control::config::Config;
 use daemon::clock::SystemClock;
 use daemon::shutdown::Shutdown;
@@ -411,6 +412,31 @@ async fn the_local_listener_needs_neither_tls_nor_a_header() {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     shutdown.request();
     running.wait_until_stopped().await;
+}
+
+/// The second listener has neither TLS nor a check of the proxy, so callers cannot expose it.
+#[tokio::test]
+async fn a_bound_local_listener_stays_on_this_machine() {
+    let directory = new_directory();
+    let file = directory.path().join("platform.yaml");
+    let yaml = format!(
+        "platform: {{base_url: 'http://localhost:8080', data_dir: '{}/data'}}\n",
+        directory.path().display()
+    );
+    std::fs::write(&file, yaml).unwrap();
+    let config = Config::load(Some(&file), []).unwrap();
+    let app = control::open(config, Arc::new(SystemClock)).await.unwrap();
+    let listeners = control::BoundListeners {
+        public: vec![TcpListener::bind("127.0.0.1:0").await.unwrap()],
+        local: Some(TcpListener::bind("0.0.0.0:0").await.unwrap()),
+    };
+    let routes = control::router::router(Arc::clone(&app));
+    let shutdown = Shutdown::new(Duration::from_secs(5));
+    let started = control::start_routes(app, routes, listeners, shutdown).await;
+    let error = started.unwrap_err();
+    assert!(matches!(error, StartError::LocalListener { .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("`platform.local_listen_addr`"), "{text}");
 }
 
 #[test]
