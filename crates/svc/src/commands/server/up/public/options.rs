@@ -218,10 +218,10 @@ impl Authority {
         if prompt::is_possible() && prompt::confirm(&question)? {
             return Ok(());
         }
-        let message = format!("nobody has agreed to the terms of service {terms}");
+        let message = format!("the terms of service {terms} have not been accepted");
         Err(Failure::usage(message)
             .named("terms_not_agreed")
-            .hint("read them, and add --agree-terms"))
+            .hint("read them, and accept them with the option --agree-terms"))
     }
 }
 
@@ -448,6 +448,26 @@ mod tests {
             assert!(failure.next_step().is_some(), "{given}");
         }
         assert!(host_name("engine.localhost", true).is_ok());
+    }
+
+    /// The test has no terminal, so there is no question.
+    #[test]
+    fn without_consent_the_option_is_named() {
+        let authority = Authority {
+            directory: "https://ca.example/directory".to_owned(),
+            ca_file: None,
+            is_staging: false,
+        };
+        authority.consent(true).unwrap();
+        if prompt::is_possible() {
+            return;
+        }
+        let failure = authority.consent(false).unwrap_err();
+        let text = failure.message();
+        assert!(text.contains("have not been accepted"), "{text}");
+        assert!(text.contains("https://ca.example/directory"), "{text}");
+        let hint = failure.next_step().unwrap();
+        assert!(hint.contains("--agree-terms"), "{hint}");
     }
 
     #[test]

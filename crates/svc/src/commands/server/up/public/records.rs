@@ -255,35 +255,59 @@ impl WantedRecords {
         };
         for tag in ["issue", "issuewild"] {
             let relevant = with_tag(properties, tag);
+            if relevant.is_empty() {
+                continue;
+            }
             let of_authority = relevant
                 .iter()
                 .filter(|property| property.issuer() == authority);
-            let accounts: Vec<_> = of_authority.map(|property| property.account()).collect();
-            let is_listed = |own: &String| accounts.contains(&Some(own.as_str()));
-            let is_allowed = accounts.contains(&None)
-                || match tag {
-                    // Only the engine has wildcards.
-                    "issuewild" => self.accounts.iter().any(is_listed),
-                    _ => !self.accounts.is_empty() && self.accounts.iter().all(is_listed),
-                };
-            if relevant.is_empty() || is_allowed {
+            let of_authority: Vec<_> = of_authority.copied().collect();
+            let methods = needed_methods(properties, tag);
+            let usable = of_authority
+                .iter()
+                .filter(|property| methods.iter().all(|method| property.permits(method)));
+            let usable: Vec<_> = usable.map(|property| property.account()).collect();
+            if self.is_allowed(tag, &usable) {
                 continue;
             }
-            match accounts.into_iter().flatten().next() {
-                None => changes.push(RecordChange::Add(DnsRecord::new(
+            let accounts: Vec<_> = of_authority.iter().map(|found| found.account()).collect();
+            changes.push(if of_authority.is_empty() {
+                RecordChange::Add(DnsRecord::new(
                     name,
                     RecordKind::Caa,
                     format!("0 {tag} \"{authority}\""),
-                ))),
-                Some(account) => changes.push(RecordChange::clarify(
+                ))
+            } else if self.is_allowed(tag, &accounts) {
+                let methods = methods.join(",");
+                RecordChange::clarify(
+                    name,
+                    &format!(
+                        "its CAA records ({tag}) of {authority} do not allow the validations of \
+                         this server; add {methods} to validationmethods, or remove it"
+                    ),
+                )
+            } else {
+                let account = accounts.into_iter().flatten().next().unwrap_or_default();
+                RecordChange::clarify(
                     name,
                     &format!(
                         "its CAA records allow only the account {account} of {authority}; allow \
                          every account of this server, or remove accounturi"
                     ),
-                )),
-            }
+                )
+            });
         }
+    }
+
+    /// True if records with these accounts allow every order of this server. `None` is any account.
+    fn is_allowed(&self, tag: &str, accounts: &[Option<&str>]) -> bool {
+        let is_listed = |own: &String| accounts.contains(&Some(own.as_str()));
+        accounts.contains(&None)
+            || match tag {
+                // Only the engine has wildcards.
+                "issuewild" => self.accounts.iter().any(is_listed),
+                _ => !self.accounts.is_empty() && self.accounts.iter().all(is_listed),
+            }
     }
 
     /// The CAA records that allow only the accounts of this server (RFC 8657). None if the
@@ -296,6 +320,20 @@ impl WantedRecords {
             DnsRecord::new(&self.host, RecordKind::Caa, value)
         });
         records.collect()
+    }
+}
+
+/// The validations of the orders to which records with this tag apply (RFC 8657): hosts are validated
+/// with `tls-alpn-01`, and wildcards with `dns-01`. Without records for wildcards, those for hosts
+/// apply to both.
+fn needed_methods(properties: &[CaaProperty], tag: &str) -> &'static [&'static str] {
+    if tag == "issuewild" {
+        return &["dns-01"];
+    }
+    if with_tag(properties, "issuewild").is_empty() {
+        &["tls-alpn-01", "dns-01"]
+    } else {
+        &["tls-alpn-01"]
     }
 }
 
@@ -315,8 +353,25 @@ impl CaaProperty {
 
     /// The only account that may order, if there is one.
     fn account(&self) -> Option<&str> {
+        self.parameter("accounturi")
+    }
+
+    /// True if the authority may use this validation.
+    fn permits(&self, method: &str) -> bool {
+        let methods = self.parameter("validationmethods");
+        methods.is_none_or(|list| list.split(',').any(|listed| listed.trim() == method))
+    }
+
+    /// The value of a parameter. White space may surround its parts (RFC 8659 section 4.2).
+    fn parameter(&self, name: &str) -> Option<&str> {
         let mut parameters = self.value.split(';').skip(1);
-        parameters.find_map(|parameter| parameter.trim().strip_prefix("accounturi="))
+        parameters.find_map(|parameter| {
+            let (found, value) = parameter.split_once('=')?;
+            found
+                .trim()
+                .eq_ignore_ascii_case(name)
+                .then(|| value.trim())
+        })
     }
 }
 

@@ -276,6 +276,70 @@ fn caa_records_must_allow_the_authority() {
     }
 }
 
+/// RFC 8657: an authority must not use a validation that no record lists.
+#[test]
+fn caa_records_must_allow_the_validations() {
+    let missing = |tag: &str, methods: &str| {
+        format!(
+            "check engine.example.com.: its CAA records ({tag}) of letsencrypt.org do not allow the \
+             validations of this server; add {methods} to validationmethods, or remove it"
+        )
+    };
+    for (properties, expected) in [
+        (
+            vec![(
+                "issue",
+                "letsencrypt.org; validationmethods=dns-01,tls-alpn-01",
+            )],
+            None,
+        ),
+        (
+            vec![(
+                "issue",
+                "letsencrypt.org ; ValidationMethods = tls-alpn-01 , dns-01",
+            )],
+            None,
+        ),
+        (
+            vec![("issue", "letsencrypt.org; validationmethods=dns-01")],
+            Some(missing("issue", "tls-alpn-01,dns-01")),
+        ),
+        (
+            vec![
+                ("issue", "letsencrypt.org; validationmethods=tls-alpn-01"),
+                ("issuewild", "letsencrypt.org; validationmethods=dns-01"),
+            ],
+            None,
+        ),
+        (
+            vec![
+                ("issue", "letsencrypt.org"),
+                ("issuewild", "letsencrypt.org; validationmethods=http-01"),
+            ],
+            Some(missing("issuewild", "dns-01")),
+        ),
+        (
+            vec![
+                ("issue", "letsencrypt.org; validationmethods=http-01"),
+                ("issue", "letsencrypt.org"),
+            ],
+            None,
+        ),
+    ] {
+        let wanted = wanted();
+        let caa = properties.iter().map(|(tag, value)| CaaProperty {
+            tag: (*tag).to_owned(),
+            value: (*value).to_owned(),
+        });
+        let answers = RecordAnswers {
+            caa: Some((HOST.to_owned(), caa.collect())),
+            ..right(&wanted)
+        };
+        let expected: Vec<_> = expected.into_iter().collect();
+        assert_eq!(lines(&wanted, &answers), expected, "{properties:?}");
+    }
+}
+
 #[test]
 fn a_record_for_the_own_account_is_suggested_once_it_exists() {
     let mut wanted = wanted();
