@@ -4,7 +4,7 @@
   certificates.py [--domains 10000] [--rounds 5] [--secs 5] [--clients 2] [--out results]
 
 Both engines run at the same time, each with certificates from files: one for each domain, with an
-authority behind it, as public authorities issue them. In interleaved rounds, `--clients` processes
+authority behind it, and of the size that public authorities issue. In interleaved rounds, `--clients` processes
 open full TLS 1.3 handshakes (no session is resumed) to one engine, each for a random one of its
 domains. CPU is that of the engine alone. Memory is the difference of both engines after their start,
 divided by the difference of their certificates.
@@ -21,6 +21,11 @@ from measure import cpu_of, free_port, machine, wait_port
 ROOT = Path(__file__).resolve().parent.parent
 os.environ["PATH"] = ":".join([os.environ.get("BENCH_PATH", ""), str(ROOT / "target/release"), os.environ["PATH"]])
 HOST = "engine.localhost"
+# Goals: the rate with all certificates divided by that with one, and KiB of memory for each.
+RATE_RATIO, KIB = 0.95, 8
+# Bytes of an extension that nobody reads: certificates of public authorities have a kilobyte, and those
+# of this program less than half of it.
+PADDING = 600
 
 
 def domain(number):
@@ -33,19 +38,25 @@ def openssl(*args):
         sys.exit(f"openssl {args[0]}: {done.stderr.decode(errors='replace')}")
 
 
+def padding():
+    """An extension with another content in each certificate."""
+    return "1.2.3.4=DER:04:82:" + (PADDING.to_bytes(2, "big") + os.urandom(PADDING)).hex(":")
+
+
 def issue(base, name, names):
     """A certificate with its authority's in one file; all have the same key."""
     own = base / f"{name}.own"
     alternative = "subjectAltName=" + ",".join(f"DNS:{n}" for n in names)
     openssl("req", "-x509", "-new", "-key", base / "key.pem", "-subj", f"/CN={name}", "-days", 30,
-            "-addext", alternative, "-out", own)
+            "-addext", alternative, "-addext", padding(), "-out", own)
     (base / f"{name}.pem").write_bytes(own.read_bytes() + (base / "ca.pem").read_bytes())
     own.unlink()
 
 
 def certificates(base, count):
     openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", base / "key.pem")
-    openssl("req", "-x509", "-new", "-key", base / "key.pem", "-subj", "/CN=bench CA", "-days", 30, "-out", base / "ca.pem")
+    openssl("req", "-x509", "-new", "-key", base / "key.pem", "-subj", "/CN=bench CA", "-days", 30,
+            "-addext", padding(), "-out", base / "ca.pem")
     issue(base, "engine", [HOST, f"*.t.{HOST}"])
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda number: issue(base, domain(number), [domain(number)]), range(count)))
@@ -55,16 +66,15 @@ class Engine:
     """An engine with the first `count` domains."""
     def __init__(self, base, count):
         self.count, self.port = count, free_port()
-        key = str(base / "key.pem")
-        listed = [{"name": domain(n), "cert_file": str(base / f"{domain(n)}.pem"), "key_file": key} for n in range(count)]
+        # A configuration has at most 1 MiB, so the files have short names in the working directory.
+        listed = [{"name": domain(n), "cert_file": f"{domain(n)}.pem", "key_file": "key.pem"} for n in range(count)]
         config = {"engine": {"host": HOST}, "tls": {"listen_addr": f"127.0.0.1:{self.port}"},
-                  "certs": {"static": {"cert_file": str(base / "engine.pem"), "key_file": key}},
-                  "auth": {"jwt": {"token_jwt_secret": "0123456789abcdef0123456789abcdef"}}, "domains": listed,
-                  "limits": {"max_handshakes_per_source": 10000, "max_connections_per_source": 10000}}
+                  "certs": {"static": {"cert_file": "engine.pem", "key_file": "key.pem"}},
+                  "auth": {"jwt": {"token_jwt_secret": "0123456789abcdef0123456789abcdef"}}, "domains": listed}
         file, log = base / f"engine-{count}.yaml", base / f"engine-{count}.log"
-        file.write_text(json.dumps(config))     # JSON is valid YAML
+        file.write_text(json.dumps(config, separators=(",", ":")))     # JSON is valid YAML
         begun = time.perf_counter()
-        self.process = subprocess.Popen(["svc", "engine", "-c", str(file)], stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen(["svc", "engine", "-c", str(file)], stdin=subprocess.DEVNULL, cwd=base,
                                         stdout=open(log, "ab"), stderr=subprocess.STDOUT, start_new_session=True)
         wait_port(self.port, self.process, log)
         self.started = time.perf_counter() - begun
@@ -159,11 +169,16 @@ def main():
     lines.append(f"| start | {one.started:.1f} s | {many.started:.1f} s | |")
     lines.append(f"| memory of a certificate | | {each:.1f} KiB | |")
     lines.append(f"| used by other programs | {median(one, 'foreign'):.0%} | {median(many, 'foreign'):.0%} | |")
+    verdict = lambda reached: "reached" if reached else "missed"
+    is_fast, is_small = result["rate_ratio"] >= RATE_RATIO, each <= KIB
+    lines += ["", f"- rate with {args.domains:,} certificates to rate with one: {result['rate_ratio']:.3f};"
+                  f" goal: at least {RATE_RATIO}, {verdict(is_fast)}",
+              f"- memory of a certificate to the limit of {KIB} KiB: {each / KIB:.2f};"
+              f" goal: at most 1, {verdict(is_small)}"]
     text = "\n".join(lines) + "\n"
     (args.out / "certificates.md").write_text(text)
     print(text)
-    # Goals: within 5 % of one certificate, and at most 8 KiB for each.
-    if result["rate_ratio"] < 0.95 or each > 8:
+    if not (is_fast and is_small):
         sys.exit("a goal is missed")
 
 
