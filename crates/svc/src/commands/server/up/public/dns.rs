@@ -25,6 +25,44 @@ pub(super) struct NameServers {
     is_only: bool,
 }
 
+/// The servers of the root zone of a closed network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RootServers {
+    /// At least one.
+    pub(super) addresses: Vec<IpAddr>,
+    /// Port of all name servers of the network.
+    pub(super) port: u16,
+}
+
+impl RootServers {
+    /// The given servers; `None` without one. Then the root is that of the Internet.
+    pub(super) fn new(given: &[String]) -> Result<Option<Self>, Failure> {
+        let servers = given.iter().map(|text| server_address("--dns-root", text));
+        let servers: Vec<SocketAddr> = servers.collect::<Result<_, _>>()?;
+        let Some(port) = servers.first().map(SocketAddr::port) else {
+            return Ok(None);
+        };
+        if port == 0 || servers.iter().any(|server| server.port() != port) {
+            let message = "the addresses of --dns-root do not have the same port";
+            let hint = "give all of them with one port from 1 to 65535, or without a port for 53";
+            return Err(Failure::usage(message).hint(hint));
+        }
+        let addresses = servers.iter().map(SocketAddr::ip).collect();
+        Ok(Some(Self { addresses, port }))
+    }
+}
+
+/// The address of a name server in an option.
+fn server_address(option: &str, given: &str) -> Result<SocketAddr, Failure> {
+    let address = given
+        .parse::<SocketAddr>()
+        .or_else(|_| given.parse().map(|ip: IpAddr| (ip, DNS_PORT).into()));
+    address.map_err(|_invalid| {
+        Failure::usage(format!("{option} `{given}` is no address"))
+            .hint("give an address, and a port if it is not 53, such as 192.0.2.53:53")
+    })
+}
+
 impl NameServers {
     /// The given server, or else those of the system.
     pub(super) fn new(given: Option<&str>) -> Result<Self, Failure> {
@@ -35,15 +73,8 @@ impl NameServers {
                 is_only: false,
             });
         };
-        let address = given
-            .parse::<SocketAddr>()
-            .or_else(|_| given.parse().map(|ip: IpAddr| (ip, DNS_PORT).into()));
-        let address = address.map_err(|_invalid| {
-            Failure::usage(format!("--resolver `{given}` is no address"))
-                .hint("give an address, and a port if it is not 53, such as 192.0.2.53:53")
-        })?;
         Ok(Self {
-            resolvers: vec![address],
+            resolvers: vec![server_address("--resolver", given)?],
             is_only: true,
         })
     }
@@ -370,6 +401,27 @@ mod tests {
         }
         response.add_query(question);
         response
+    }
+
+    #[test]
+    fn root_servers_share_a_port() {
+        let servers = |given: &[&str]| {
+            let given: Vec<_> = given.iter().map(|text| (*text).to_owned()).collect();
+            RootServers::new(&given)
+        };
+        assert_eq!(servers(&[]).unwrap(), None);
+        let found = servers(&["10.0.0.53", "[fd00::53]:53"]).unwrap().unwrap();
+        assert_eq!(found.port, 53);
+        assert_eq!(found.addresses.len(), 2);
+        for bad in [
+            &["ns.example"][..],
+            &["10.0.0.53", "10.0.0.54:54"],
+            &["10.0.0.53:0"],
+        ] {
+            let failure = servers(bad).unwrap_err();
+            assert!(failure.message().contains("--dns-root"), "{failure}");
+            assert!(failure.next_step().is_some());
+        }
     }
 
     #[tokio::test]

@@ -233,7 +233,7 @@ pub(super) fn platform(parts: &PlatformParts<'_>) -> Value {
     } = parts;
     let loopback = Ipv4Addr::LOCALHOST.into();
     let [behind_engine, local] = parts.ports;
-    json!({
+    let mut file = json!({
         "platform": {
             "base_url": platform_url(&options.host, parts.engine_port),
             "listen_addr": at(loopback, behind_engine),
@@ -268,5 +268,14 @@ pub(super) fn platform(parts: &PlatformParts<'_>) -> Value {
             "port": parts.relay.port,
             "tls_port": parts.relay.tls_port,
         },
-    })
+    });
+    if let Some(root) = &options.root_servers {
+        let domains = json!({
+            "root_servers": root.addresses,
+            "name_server_port": root.port,
+            "allow_private_nameservers": true,
+        });
+        insert(&mut file, "domains", domains);
+    }
+    file
 }

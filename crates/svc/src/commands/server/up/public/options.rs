@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::dns::NameServers;
+use super::dns::{NameServers, RootServers};
 use super::records::ChallengeRecords;
 use crate::failure::Failure;
 use crate::prompt;
@@ -87,6 +87,11 @@ pub(crate) struct PublicArgs {
     #[arg(long, value_name = "ADDRESS", requires = "public")]
     resolver: Option<String>,
 
+    /// Root server of a closed network, where the checks of custom domains start (repeatable).
+    /// Name servers may then have private addresses
+    #[arg(long, value_name = "ADDRESS", requires = "public")]
+    dns_root: Vec<String>,
+
     /// Wait for missing records also without a terminal
     #[arg(long, requires = "public")]
     wait: bool,
@@ -108,6 +113,8 @@ pub(super) struct PublicOptions {
     pub(super) dns_propagation: u32,
     pub(super) addresses: ServerAddresses,
     pub(super) name_servers: NameServers,
+    /// The root of a closed network.
+    pub(super) root_servers: Option<RootServers>,
     pub(super) is_waiting: bool,
     pub(super) is_unchecked: bool,
 }
@@ -172,6 +179,7 @@ impl PublicArgs {
             dns_propagation: self.dns_propagation,
             addresses,
             name_servers: NameServers::new(self.resolver.as_deref())?,
+            root_servers: RootServers::new(&self.dns_root)?,
             is_waiting: self.wait || prompt::is_possible(),
             is_unchecked: self.skip_dns_check,
             authority,
