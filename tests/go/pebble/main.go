@@ -10,6 +10,10 @@
 // `PUT /txt/NAME/VALUE`, `DELETE /txt/NAME/VALUE`. `POST /deactivate/ID` deactivates an account.
 // `PUT /delegation/ADDRESS` delegates the names of challenges to a name server with this address,
 // which has their TXT records from then on; `DELETE /delegation` ends this.
+// `PUT /delegation/ADDRESS/ZONE/HOST` delegates a zone to the host, which is the name server with this
+// address, and makes the names of challenges aliases of names in the zone.
+// `PUT /validity/START/END` sets the validity of the certificates that are issued from then on, as
+// times of RFC 3339.
 package main
 
 import (
@@ -79,7 +83,10 @@ func main() {
 	routes.HandleFunc("PUT /txt/{name}/{value}", names.add)
 	routes.HandleFunc("DELETE /txt/{name}/{value}", names.remove)
 	routes.HandleFunc("PUT /delegation/{server}", names.delegate)
+	routes.HandleFunc("PUT /delegation/{server}/{zone}/{host}", names.delegate)
 	routes.HandleFunc("DELETE /delegation", names.delegate)
+	issued := &validity{store: store, next: front.Handler()}
+	routes.HandleFunc("PUT /validity/{start}/{end}", issued.set)
 	routes.HandleFunc("POST /deactivate/{id}", func(response http.ResponseWriter, request *http.Request) {
 		deactivate(store, request.PathValue("id"), response)
 	})
@@ -94,7 +101,7 @@ func main() {
 	check(err)
 	fmt.Println(string(line))
 	config := &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"http/1.1"}}
-	log.Fatal(http.Serve(tls.NewListener(frontListener, config), front.Handler()))
+	log.Fatal(http.Serve(tls.NewListener(frontListener, config), issued))
 }
 
 // As an administrator of the authority does.
@@ -109,12 +116,54 @@ func deactivate(store *db.MemoryStore, id string, response http.ResponseWriter) 
 	check(store.UpdateAccountByID(id, &changed))
 }
 
+// The routes of the authority, with a validity for certificates that differs from the usual one.
+type validity struct {
+	store *db.MemoryStore
+	next  http.Handler
+
+	lock       sync.Mutex
+	start, end string
+}
+
+func (v *validity) set(response http.ResponseWriter, request *http.Request) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	v.start, v.end = request.PathValue("start"), request.PathValue("end")
+}
+
+func (v *validity) ServeHTTP(response http.ResponseWriter, request *http.Request) {
+	id, isEnd := strings.CutPrefix(request.URL.Path, "/finalize-order/")
+	if isEnd {
+		v.change(id)
+	}
+	v.next.ServeHTTP(response, request)
+}
+
+// The authority issues for the times of the order, which clients may request.
+func (v *validity) change(id string) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	order := v.store.GetOrderByID(id)
+	if order == nil || v.start == "" {
+		return
+	}
+	order.Lock()
+	defer order.Unlock()
+	order.NotBefore, order.NotAfter = v.start, v.end
+}
+
 // The records of a name server in which every name is this machine.
 type records struct {
 	lock   sync.Mutex
 	values map[string][]string
-	// The name server of challenges, if it is not this one.
-	delegated string
+	delegation
+}
+
+// The name server of challenges, if it is not this one.
+type delegation struct {
+	server string
+	// The zone of which challenges are aliases, and the name of its server.
+	zone, host string
 }
 
 func (r *records) add(response http.ResponseWriter, request *http.Request) {
@@ -135,17 +184,27 @@ func (r *records) remove(response http.ResponseWriter, request *http.Request) {
 func (r *records) delegate(response http.ResponseWriter, request *http.Request) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	r.delegated = request.PathValue("server")
+	r.delegation = delegation{request.PathValue("server"), request.PathValue("zone"), request.PathValue("host")}
 }
 
 func (r *records) ServeDNS(writer dns.ResponseWriter, question *dns.Msg) {
 	answer := new(dns.Msg)
 	answer.SetReply(question)
 	r.lock.Lock()
-	delegated := r.delegated
+	to := r.delegation
 	r.lock.Unlock()
 	for _, asked := range question.Question {
 		head := dns.RR_Header{Name: asked.Name, Rrtype: asked.Qtype, Class: dns.ClassINET}
+		host, isChallenge := strings.CutPrefix(key(asked.Name), "_acme-challenge.")
+		if isChallenge && to.zone != "" && asked.Qtype != dns.TypeA {
+			head.Rrtype = dns.TypeCNAME
+			alias := host + key(to.zone)
+			answer.Answer = append(answer.Answer, &dns.CNAME{Hdr: head, Target: alias})
+			if asked.Qtype == dns.TypeTXT {
+				to.ask(alias, answer)
+			}
+			continue
+		}
 		switch asked.Qtype {
 		case dns.TypeA:
 			if strings.HasPrefix(key(asked.Name), "nowhere.") {
@@ -153,20 +212,16 @@ func (r *records) ServeDNS(writer dns.ResponseWriter, question *dns.Msg) {
 			}
 			answer.Answer = append(answer.Answer, &dns.A{Hdr: head, A: net.IPv4(127, 0, 0, 1)})
 		case dns.TypeNS:
-			host, found := strings.CutPrefix(key(asked.Name), "_acme-challenge.")
-			if found && delegated != "" {
+			if to.zone != "" && key(asked.Name) == key(to.zone) {
+				answer.Answer = append(answer.Answer, &dns.NS{Hdr: head, Ns: key(to.host)})
+			}
+			if isChallenge && to.server != "" {
 				host = strings.TrimPrefix(host, "t.")
 				answer.Answer = append(answer.Answer, &dns.NS{Hdr: head, Ns: host})
 			}
 		case dns.TypeTXT:
-			if delegated != "" {
-				client := &dns.Client{Net: "tcp"}
-				reply, _, err := client.Exchange(question, delegated)
-				if err != nil {
-					answer.Rcode = dns.RcodeServerFailure
-					break
-				}
-				answer.Answer = append(answer.Answer, reply.Answer...)
+			if to.server != "" {
+				to.ask(asked.Name, answer)
 				break
 			}
 			r.lock.Lock()
@@ -177,6 +232,18 @@ func (r *records) ServeDNS(writer dns.ResponseWriter, question *dns.Msg) {
 		}
 	}
 	check(writer.WriteMsg(answer))
+}
+
+// Adds the texts that the other name server has.
+func (d delegation) ask(name string, answer *dns.Msg) {
+	question := new(dns.Msg)
+	question.SetQuestion(name, dns.TypeTXT)
+	reply, _, err := (&dns.Client{Net: "tcp"}).Exchange(question, d.server)
+	if err != nil {
+		answer.Rcode = dns.RcodeServerFailure
+		return
+	}
+	answer.Answer = append(answer.Answer, reply.Answer...)
 }
 
 func key(name string) string {
