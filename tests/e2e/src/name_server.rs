@@ -10,8 +10,9 @@ use tempfile::TempDir;
 
 use crate::{Process, run};
 
-/// BIND, as the primary server of `engine.localhost`. Its key [`KEY`](Self::KEY) may change the
-/// records of the engine's challenges. It is killed when the value is dropped.
+/// BIND, as the primary server of `engine.localhost` or of a whole network. Its key
+/// [`KEY`](Self::KEY) may change the records of the engine's challenges. It is killed when the value
+/// is dropped.
 pub struct NameServer {
     _process: Process,
     directory: TempDir,
@@ -36,14 +37,38 @@ impl NameServer {
     /// # Errors
     /// BIND is not installed, or does not start; its log is part of the error.
     pub fn start() -> Result<Self> {
+        Self::launch(|place, port| {
+            fs::write(place.join("zone"), zone())?;
+            Ok(configuration(place, port))
+        })
+    }
+
+    /// The same as the only name server of a network: it has the root, and these zones (name and
+    /// records), in which [`KEY`](Self::KEY) may change everything. It resolves aliases between its
+    /// zones.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn of_network(zones: &[(&str, &str)]) -> Result<Self> {
+        Self::launch(|place, port| {
+            let mut config = network(place, port);
+            for (name, records) in [(".", "ns IN A 127.0.0.1\n")].iter().chain(zones) {
+                let file = format!("zone-{}", name.trim_matches('.'));
+                fs::write(place.join(&file), format!("{NETWORK_HEAD}{records}"))?;
+                config += &zone_section(name, &file);
+            }
+            Ok(config)
+        })
+    }
+
+    fn launch(write: impl FnOnce(&Path, u16) -> Result<String>) -> Result<Self> {
         let named = env::var_os("SVC_TEST_NAMED")
             .context("SVC_TEST_NAMED is not set: run `cargo xtask test`")?;
         let directory = tempfile::tempdir()?;
         let port = ports::lease();
         let place = directory.path();
-        fs::write(place.join("zone"), zone())?;
         let config = place.join("named.conf");
-        fs::write(&config, configuration(place, port))?;
+        fs::write(&config, write(place, port)?)?;
         // It reports its start on its standard error only.
         let mut command = Command::new("sh");
         command
@@ -58,6 +83,29 @@ impl NameServer {
             directory,
             port,
         })
+    }
+
+    /// Enters records of a zone with nsupdate, the client of BIND: name, type and value, as a
+    /// provider shows them.
+    ///
+    /// # Errors
+    /// nsupdate is not installed beside dig, or the change is refused.
+    pub fn enter(&self, zone: &str, records: &[String]) -> Result<()> {
+        let dig = env::var_os("SVC_TEST_DIG")
+            .context("SVC_TEST_DIG is not set: run `cargo xtask test`")?;
+        let mut changes = format!("server 127.0.0.1 {}\nzone {zone}\n", self.port);
+        for record in records {
+            let (name, rest) = record.split_once(' ').context("no type")?;
+            changes += &format!("update add {name} 5 {rest}\n");
+        }
+        changes.push_str("send\n");
+        let key = self.file("update.key", &Self::key(Self::KEY, Self::SECRET))?;
+        let mut command = Command::new(Path::new(&dig).with_file_name("nsupdate"));
+        run(command
+            .arg("-k")
+            .arg(key)
+            .arg(self.file("changes", &changes)?))?;
+        Ok(())
     }
 
     /// Its address, for UDP and TCP.
@@ -88,6 +136,45 @@ impl NameServer {
     }
 }
 
+/// The head of a zone whose name server is that of the root.
+const NETWORK_HEAD: &str = "$TTL 5\n\
+                            @ IN SOA ns. hostmaster. 1 3600 600 86400 5\n\
+                            @ IN NS ns.\n";
+
+/// The options of the only name server of a network. It never asks another one, because it has the
+/// root.
+fn network(place: &Path, port: u16) -> String {
+    let key = NameServer::key(NameServer::KEY, NameServer::SECRET);
+    format!("{key}{}controls {{}};\n", options(place, port, "yes"))
+}
+
+fn zone_section(name: &str, file: &str) -> String {
+    let key = NameServer::KEY;
+    format!(
+        "zone \"{name}\" {{\n\
+         type primary;\n\
+         file \"{file}\";\n\
+         update-policy {{ grant {key} zonesub ANY; }};\n\
+         }};\n"
+    )
+}
+
+fn options(place: &Path, port: u16, recursion: &str) -> String {
+    let place = place.display();
+    format!(
+        "options {{\n\
+         directory \"{place}\";\n\
+         listen-on port {port} {{ 127.0.0.1; }};\n\
+         listen-on-v6 {{ none; }};\n\
+         pid-file none;\n\
+         session-keyfile none;\n\
+         recursion {recursion};\n\
+         notify no;\n\
+         dnssec-validation no;\n\
+         }};\n"
+    )
+}
+
 fn zone() -> String {
     format!(
         "$TTL 60\n\
@@ -101,23 +188,14 @@ fn zone() -> String {
 }
 
 fn configuration(place: &Path, port: u16) -> String {
-    let place = place.display();
     let keys = [NameServer::KEY, NameServer::OTHER_KEY]
         .map(|name| NameServer::key(name, NameServer::SECRET))
         .concat();
     let key = NameServer::KEY;
+    let options = options(place, port, "no");
     format!(
         "{keys}\
-         options {{\n\
-         directory \"{place}\";\n\
-         listen-on port {port} {{ 127.0.0.1; }};\n\
-         listen-on-v6 {{ none; }};\n\
-         pid-file none;\n\
-         session-keyfile none;\n\
-         recursion no;\n\
-         notify no;\n\
-         dnssec-validation no;\n\
-         }};\n\
+         {options}\
          controls {{}};\n\
          zone \"engine.localhost\" {{\n\
          type primary;\n\
