@@ -82,10 +82,11 @@ const SHELLS: [(&str, &str, &str); 3] = [
 ];
 
 /// The units of servers; all others are for agents.
-const SERVERS: [&str; 3] = [
+const SERVERS: [&str; 4] = [
     "svc-engine.service",
     "svc-platform.service",
     "svc-turn.service",
+    "svc-up.service",
 ];
 
 impl Contents {

@@ -156,6 +156,7 @@ fn the_package_installs_keeps_configurations_and_uninstalls() {
         "usr/lib/systemd/system/svc-engine.service",
         "usr/lib/systemd/system/svc-platform.service",
         "usr/lib/systemd/system/svc-turn.service",
+        "usr/lib/systemd/system/svc-up.service",
         "usr/lib/sysusers.d/svc.conf",
         "usr/share/doc/svc/docs/configuration.md",
         "usr/share/doc/svc/LICENSE",
@@ -433,10 +434,11 @@ fn systemd_accepts_the_units() {
 }
 
 /// The units in this folder that are exposed to untrusted clients; an agent's may need more.
-const SERVERS_ONLY: [&str; 3] = [
+const SERVERS_ONLY: [&str; 4] = [
     "svc-engine.service",
     "svc-platform.service",
     "svc-turn.service",
+    "svc-up.service",
 ];
 
 /// Units start once an administrator has written a configuration; no package contains one.
@@ -454,6 +456,11 @@ fn units_wait_for_a_configuration() {
         assert!(unit.contains(&format!("ConditionPathExists={file}\n")));
         assert!(!root.join(file.trim_start_matches('/')).exists(), "{file}");
     }
+    // The server of one command has its host and the consent to the terms of service there.
+    let unit = repository.read("deploy/systemd/svc-up.service").unwrap();
+    assert!(unit.contains("ConditionPathExists=/etc/svc/up.env\n"));
+    assert!(unit.contains("EnvironmentFile=/etc/svc/up.env\n"));
+    assert!(!root.join("etc/svc/up.env").exists());
 }
 
 /// The rotated file is that of the example, and the reload command makes the unit reopen it.
@@ -481,7 +488,7 @@ fn scripts_of_the_package_can_be_parsed() {
     }
     let postinst = repository.read("deploy/debian/postinst").unwrap();
     assert!(postinst.contains("try-restart"));
-    for name in ["engine", "platform", "turn"] {
+    for name in ["engine", "platform", "turn", "up"] {
         assert!(postinst.contains(&format!("svc-{name}")), "{name}");
     }
 }
