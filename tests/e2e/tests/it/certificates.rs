@@ -5,6 +5,8 @@ mod dns;
 mod domains;
 mod faults;
 mod public;
+mod public_domain;
+mod public_page;
 mod renewal;
 mod servers;
 
