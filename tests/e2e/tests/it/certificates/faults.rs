@@ -4,12 +4,14 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::thread;
 
 use anyhow::{Context as _, Result};
 use e2e::{Authority, Curl, Svc, eventually};
 use serde_json::{Value, json};
 
+use super::public::manage;
 use super::{
     ask_for_renewal, check, describe, dns_program, log, stored_chain, url, wait_for_certificate,
 };
@@ -173,6 +175,127 @@ fn a_disk_that_is_full_keeps_the_certificate_in_use() -> Result<()> {
         describe(&authority)?
     );
     Ok(())
+}
+
+/// The disk is full when the certificate is written, after the authority has issued it. The next
+/// attempt stores this certificate, without another order.
+#[test]
+fn a_disk_that_is_full_at_the_end_of_an_order_loses_no_certificate() -> Result<()> {
+    let authority = Authority::start(&[])?;
+    let state = authority.state_dir();
+    let full = state.join("certificate.json.new");
+    // Directories to which others may write are refused, whatever the umask of the tests is.
+    fs::DirBuilder::new().mode(0o700).create(&state)?;
+    fs::create_dir(&full)?;
+    let mut svc = authority.engine(&json!({}))?;
+    wait_for_problem(
+        &authority,
+        &svc,
+        &["certificate.json cannot be used", "free space"],
+    )?;
+    fs::remove_dir(&full)?;
+    svc.start_again()?;
+    wait_for_certificate(&authority, &svc, "engine.localhost")?;
+    let log = log(&svc)?;
+    assert!(log.contains("an unfinished order is continued"), "{log}");
+    assert_eq!(log.matches("a certificate is ordered").count(), 1, "{log}");
+    Ok(())
+}
+
+/// The clock of this machine is behind that of the authority, whose certificate is valid later. The
+/// order is kept, because another certificate would not be better.
+#[test]
+fn a_wrong_clock_keeps_the_certificate_in_use() -> Result<()> {
+    let authority = Authority::start(&[])?;
+    let mut svc = authority.engine(&json!({}))?;
+    wait_for_certificate(&authority, &svc, "engine.localhost")?;
+    let before = stored_chain(&authority)?;
+    let later = "validity/2040-01-01T00:00:00Z/2041-01-01T00:00:00Z";
+    manage(&authority, "PUT", later)?;
+    ask_for_renewal(&authority, &before)?;
+    svc.start_again()?;
+    let parts = ["not valid yet", "check the clock of this machine"];
+    wait_for_problem(&authority, &svc, &parts)?;
+    is_in_use(&authority, &svc, &before)?;
+    assert!(authority.state_dir().join("order.json").exists());
+    Ok(())
+}
+
+/// The certificate is the stored one, and visitors accept it.
+fn is_in_use(authority: &Authority, svc: &Svc, chain: &str) -> Result<()> {
+    let url = url(svc, "engine.localhost")?;
+    assert_eq!(Curl::trusting(authority.root()).get(&[&url])?.status, 200);
+    assert_eq!(stored_chain(authority)?, chain, "{}", describe(authority)?);
+    Ok(())
+}
+
+/// Faults of a renewal: the keys of `certs.acme` that cause it, and parts of the message. Another
+/// authority or another name is an order that is due now.
+#[test]
+fn a_fault_of_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
+    let limited = fake(|path| rate_limited(path, "orders"))?;
+    let invalid = fake(|path| lie(path, "engine.localhost", "token"))?;
+    let authority = Authority::start(&[])?;
+    let mut svc = authority.engine(&json!({}))?;
+    wait_for_certificate(&authority, &svc, "engine.localhost")?;
+    let before = stored_chain(&authority)?;
+    let unpublished = json!({"challenges": ["dns-01"], "dns_program": "/bin/true"});
+    for (acme, texts, parts) in [
+        (
+            json!({"directory": limited}),
+            false,
+            ["too many orders", "waits as long as the authority asks for"],
+        ),
+        (
+            json!({"directory": invalid}),
+            false,
+            ["the order is invalid", "the engine tries again"],
+        ),
+        (
+            unpublished.clone(),
+            false,
+            ["No TXT records found", "check the name's DNS records"],
+        ),
+        // The name server has the answer of another order.
+        (
+            unpublished,
+            true,
+            ["Correct value not found", "check the name's DNS records"],
+        ),
+    ] {
+        for name in ["engine.localhost", "t.engine.localhost"] {
+            let method = if texts { "PUT" } else { "DELETE" };
+            manage(
+                &authority,
+                method,
+                &format!("txt/_acme-challenge.{name}/other"),
+            )?;
+        }
+        svc.kill_and_configure(|config| {
+            config["certs"]["acme"] = authority.section(&acme);
+        })?;
+        wait_for_problem(&authority, &svc, &parts)?;
+        is_in_use(&authority, &svc, &before)?;
+    }
+    Ok(())
+}
+
+/// A name server of the zone accepts connections, and does not answer.
+#[test]
+fn a_name_server_that_does_not_answer_is_reported() -> Result<()> {
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let address = silent.local_addr()?.to_string();
+    let authority = Authority::start(&[("PEBBLE_DNS_SERVER", address.as_str())])?;
+    let acme = json!({"challenges": ["dns-01"], "dns_program": "/bin/true"});
+    let svc = authority.engine(&acme)?;
+    wait_for_problem(
+        &authority,
+        &svc,
+        &[
+            "Error retrieving TXT records",
+            "check the name's DNS records",
+        ],
+    )
 }
 
 /// An authority that is unreachable when a renewal is due: the window is from the authority, so the
