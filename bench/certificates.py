@@ -23,7 +23,7 @@ os.environ["PATH"] = ":".join([os.environ.get("BENCH_PATH", ""), str(ROOT / "tar
 HOST = "engine.localhost"
 # Goals: the rate with all certificates divided by that with one, and KiB of memory for each.
 RATE_RATIO, KIB = 0.95, 8
-# Bytes of an extension that nobody reads: certificates of public authorities have a kilobyte, and those
+# Bytes of an extension that no client reads: certificates of public authorities have a kilobyte, and those
 # of this program less than half of it.
 PADDING = 600
 

@@ -1,6 +1,8 @@
 //! The task that keeps one certificate current.
 
 mod set;
+#[cfg(test)]
+mod wrong_clock;
 
 use std::fmt;
 use std::io;

@@ -1,0 +1,94 @@
+//! An order of a process whose clock is wrong. The authority is Pebble, which accepts every
+//! validation here.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use serde_json::Value;
+
+use super::tests::settings;
+use super::*;
+
+/// Pebble. It is killed when the value is dropped.
+struct Pebble {
+    process: Child,
+    directory: String,
+}
+
+impl Pebble {
+    fn start(place: &Path) -> Self {
+        let program = std::env::var_os("SVC_TEST_PEBBLE")
+            .expect("SVC_TEST_PEBBLE is not set: run `cargo xtask test`");
+        let mut process = Command::new(program)
+            .arg(place)
+            // Nothing listens there, because no validation is made.
+            .args(["1", "1"])
+            .env("PEBBLE_VA_ALWAYS_VALID", "1")
+            .env("PEBBLE_VA_NOSLEEP", "1")
+            .env("PEBBLE_WFE_NONCEREJECT", "0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let output = process.stdout.take().unwrap();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        let addresses: Value = serde_json::from_str(&line).unwrap();
+        Self {
+            process,
+            directory: addresses["directory"].as_str().unwrap().to_owned(),
+        }
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        // It may have ended already.
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+/// The key in a file of the state directory.
+fn key(state_dir: &Path, name: &str) -> String {
+    let file = std::fs::read(state_dir.join(name)).unwrap();
+    let file: Value = serde_json::from_slice(&file).unwrap();
+    file["key"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn an_order_continues_when_the_clock_is_corrected() {
+    let place = tempfile::tempdir().unwrap();
+    let pebble = Pebble::start(place.path());
+    let state_dir = place.path().join("state");
+    let settings = Settings {
+        directory: pebble.directory.clone(),
+        ca_file: Some(place.path().join("ca.pem")),
+        ..settings(&state_dir)
+    };
+    // 2001-09-09, when no certificate of the authority was valid.
+    let time = Arc::new(AtomicI64::new(1_000_000_000));
+    let clock = Arc::clone(&time);
+    let clock: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut manager = Manager::open(settings, provider, clock).unwrap();
+
+    let error = manager.step(0).await.err().unwrap();
+    assert!(
+        matches!(error, OrderError::Chain(ChainError::NotYet)),
+        "{error}"
+    );
+    let text = error.to_string();
+    assert!(text.contains("check the clock of this machine"), "{text}");
+    assert!(manager.certificate().current().is_none());
+    let ordered = key(&state_dir, "order.json");
+
+    time.store(jiff::Timestamp::now().as_second(), Ordering::Relaxed);
+    assert!(matches!(manager.step(1).await, Ok(Step::Idle(_))));
+    assert!(manager.certificate().current().is_some());
+    assert_eq!(key(&state_dir, CERTIFICATE_FILE), ordered, "no other order");
+    assert!(!state_dir.join("order.json").exists());
+}
