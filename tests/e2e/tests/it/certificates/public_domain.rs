@@ -11,7 +11,7 @@ use super::public::{HOST, demo_server, port, ready, serves_everything, start_ser
 
 /// The zone of the custom domain, of another party than that of the server.
 const ZONE: &str = "example.net";
-const DOMAIN: &str = "app.example.net";
+pub(super) const DOMAIN: &str = "app.example.net";
 
 /// `svc` in the context that the server has written for this machine.
 fn svc(directory: &TempDir, arguments: &[&str]) -> Result<Command> {

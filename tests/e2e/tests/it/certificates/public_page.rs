@@ -12,6 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::public::{HOST, field, manage, missing_records, ready, server, start_server};
+use super::public_domain::DOMAIN;
 
 /// A file of the repository.
 fn read(path: &str) -> Result<String> {
@@ -110,9 +111,13 @@ fn the_commands_of_the_page_lead_to_the_first_url() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let data = directory.path().join("data");
     let shell = blocks("sh")?;
-    let [up, first_url, service, _domain] = shell.as_slice() else {
+    let [up, first_url, service, domain] = shell.as_slice() else {
         anyhow::bail!("the page has other blocks: {shell:?}");
     };
+    // The test of a custom domain runs these.
+    let of_domain = ["domain", "add", DOMAIN];
+    let of_tunnel = ["forward", "3000", "--hostname", DOMAIN];
+    assert_eq!(commands(domain), [of_domain.to_vec(), of_tunnel.to_vec()]);
     let dns_port = dns_port.to_string();
 
     // 2. Start. The user agrees on a terminal, and enters the records while the command waits.
