@@ -132,6 +132,12 @@ fn one_command_serves_engine_platform_and_tunnels_over_https() -> Result<()> {
         assert!(names.iter().any(|found| *found == name), "{name}: {ready}");
     }
 
+    // A second process with this directory ends, and the first one continues.
+    let (code, text) = output(&mut command(&authority, dns_port, &directory)?)?;
+    assert_eq!(code, Some(4), "{text}");
+    for part in ["another `svc up` uses", "--data-dir"] {
+        assert!(text.contains(part), "{text}");
+    }
     signed_in_from_another_address(&curl, &ready, platform)?;
 
     process.terminate()?;
