@@ -55,7 +55,7 @@ impl NameServer {
             for (name, records) in [(".", "ns IN A 127.0.0.1\n")].iter().chain(zones) {
                 let file = format!("zone-{}", name.trim_matches('.'));
                 fs::write(place.join(&file), format!("{NETWORK_HEAD}{records}"))?;
-                config += &zone_section(name, &file);
+                config.push_str(&zone_section(name, &file));
             }
             Ok(config)
         })
@@ -93,12 +93,15 @@ impl NameServer {
     pub fn enter(&self, zone: &str, records: &[String]) -> Result<()> {
         let dig = env::var_os("SVC_TEST_DIG")
             .context("SVC_TEST_DIG is not set: run `cargo xtask test`")?;
-        let mut changes = format!("server 127.0.0.1 {}\nzone {zone}\n", self.port);
-        for record in records {
+        let lines = records.iter().map(|record| {
             let (name, rest) = record.split_once(' ').context("no type")?;
-            changes += &format!("update add {name} 5 {rest}\n");
-        }
-        changes.push_str("send\n");
+            anyhow::Ok(format!("update add {name} 5 {rest}\n"))
+        });
+        let changes = lines.collect::<Result<String>>()?;
+        let changes = format!(
+            "server 127.0.0.1 {}\nzone {zone}\n{changes}send\n",
+            self.port
+        );
         let key = self.file("update.key", &Self::key(Self::KEY, Self::SECRET))?;
         let mut command = Command::new(Path::new(&dig).with_file_name("nsupdate"));
         run(command

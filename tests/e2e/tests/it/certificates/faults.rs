@@ -240,7 +240,7 @@ fn a_fault_of_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
     wait_for_certificate(&authority, &svc, "engine.localhost")?;
     let before = stored_chain(&authority)?;
     let unpublished = json!({"challenges": ["dns-01"], "dns_program": "/bin/true"});
-    for (acme, texts, parts) in [
+    for (acme, has_text, parts) in [
         (
             json!({"directory": limited}),
             false,
@@ -264,7 +264,7 @@ fn a_fault_of_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
         ),
     ] {
         for name in ["engine.localhost", "t.engine.localhost"] {
-            let method = if texts { "PUT" } else { "DELETE" };
+            let method = if has_text { "PUT" } else { "DELETE" };
             manage(
                 &authority,
                 method,
