@@ -8,10 +8,13 @@
 //!
 //! Items are complete: each replaces the previous item with its id, so an item that arrives twice
 //! changes nothing. Items contain hashes, public keys and boundaries, but nothing that could be
-//! used as a credential. The only exceptions are the keys of TURN credentials. They are sent to
-//! relays only, which authenticate with a secret of their own instead of the engines' secret.
+//! used as a credential. There are two exceptions. The keys of TURN credentials are sent to relays
+//! only, which authenticate with a secret of their own instead of the engines' secret. The private
+//! keys of certificates that projects uploaded for their domains ([`DomainCertificate`]) are sent
+//! only to the engines that serve these domains.
 
 mod credential_use;
+mod domain_certificate;
 mod sign_in;
 
 use std::fmt;
@@ -20,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::credential_use::{CREDENTIAL_USE_SECONDS, CredentialUseRecord};
+pub use self::domain_certificate::DomainCertificate;
 pub use self::sign_in::{SIGN_IN, SIGN_IN_TYPE, SignIn, SignInClaims};
 use crate::control::domains::DomainCertificateValidation;
 use crate::control::settings::ProjectSettings;
@@ -132,6 +136,9 @@ pub enum Item {
     Ended(EndedToken),
     /// The keys from which the passwords of TURN credentials are derived. Sent to relays only.
     RelayKeys(RelayKeys),
+    /// The uploaded certificate of a custom domain. It follows its project, and ends when the project
+    /// no longer lists the domain with [`CustomDomain::has_certificate`]. Never sent to relays.
+    DomainCertificate(Box<DomainCertificate>),
     /// An item of a later version.
     #[serde(other)]
     Unknown,
@@ -241,6 +248,9 @@ pub struct CustomDomain {
     pub hostname: String,
     /// How certificate authorities validate it.
     pub certificate_validation: DomainCertificateValidation,
+    /// The project uploaded a certificate ([`DomainCertificate`]), so that the engine orders none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_certificate: bool,
 }
 
 /// A user with a membership in a workspace.

@@ -70,6 +70,24 @@ record! {
         pub hostname: String,
         /// How certificate authorities validate it.
         pub certificate_validation: crate::domains::CertificateValidation,
+        /// Expiry of the certificate that the project uploaded, if there is one.
+        pub certificate_expires_at: Option<Timestamp>,
+    }
+}
+
+record! {
+    /// The uploaded certificate of a custom domain that engines serve.
+    pub struct DomainCertificate from "domains" {
+        /// Id of the domain.
+        pub id: types::id::DomainId,
+        /// The project that it belongs to.
+        pub project_id: ProjectId,
+        /// The name in A-labels, with the `*.` of a wildcard.
+        pub hostname: String,
+        /// The certificate and its issuers, PEM.
+        pub certificate_chain: String,
+        /// The private key.
+        pub sealed_certificate_key: crate::SealedBytes,
     }
 }
 
@@ -203,8 +221,11 @@ statements! {
         " AND p.workspace_id = $4 AND NOT (p.id IN_LIST($5)) LIMIT 1) AS other");
     PORTS = "SELECT id, project_id, port FROM addresses WHERE cluster_domain = $1 \
         AND released_at IS NULL AND project_id IN_LIST($2) ORDER BY project_id, port";
-    DOMAINS = "SELECT id, project_id, hostname, certificate_validation FROM domains \
+    DOMAINS = "SELECT id, project_id, hostname, certificate_validation, certificate_expires_at FROM domains \
         WHERE state IN ('verified', 'warned') AND project_id IN_LIST($1) ORDER BY project_id, hostname";
+    DOMAIN_CERTIFICATES = "SELECT id, project_id, hostname, certificate_chain, sealed_certificate_key \
+        FROM domains WHERE state IN ('verified', 'warned') AND certificate_chain IS NOT NULL \
+        AND project_id = $1 ORDER BY hostname";
     MEMBERS = "SELECT user_id AS id FROM members WHERE workspace_id = $1 LIMIT $2";
     PEOPLE_AFTER = concat!(person!("u.id > $4"), " ORDER BY u.id LIMIT $5");
     PEOPLE = person!("u.id IN_LIST($4)");
@@ -364,6 +385,14 @@ pub async fn ports(
 /// The custom domains of these projects that engines serve.
 pub async fn domains(conn: &mut Conn, projects: &[ProjectId]) -> Result<Vec<CustomDomain>, Error> {
     sql(DOMAINS).bind(projects).all(conn).await
+}
+
+/// The uploaded certificates of a project's custom domains that engines serve.
+pub async fn domain_certificates(
+    conn: &mut Conn,
+    project: ProjectId,
+) -> Result<Vec<DomainCertificate>, Error> {
+    sql(DOMAIN_CERTIFICATES).bind(project).all(conn).await
 }
 
 /// The members of a workspace, active or not, at most `limit`.

@@ -141,6 +141,10 @@ event_types! {
     DomainReleased = "domain.released"
     /// A domain was removed from its project.
     DomainDeleted = "domain.deleted"
+    /// A project uploaded a certificate of its own for a domain.
+    DomainCertificateUploaded = "domain.certificate_uploaded"
+    /// The uploaded certificate of a domain was removed.
+    DomainCertificateRemoved = "domain.certificate_removed"
     /// A managed terminal session started.
     WebttySessionCreated = "webtty.session.created"
     /// The status or the controller of a session changed.
@@ -183,6 +187,8 @@ impl EventType {
                 | Self::DomainSuspended
                 | Self::DomainReleased
                 | Self::DomainDeleted
+                | Self::DomainCertificateUploaded
+                | Self::DomainCertificateRemoved
         )
     }
 }

@@ -1,11 +1,18 @@
 //! Custom domains of a project: host names outside the platform under which its tunnels are published.
 
+mod certificate;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
 use super::{Access, Answer, Body, Method, Operation, Schemas, add, not_null};
+
+pub use self::certificate::{
+    DELETE_CERTIFICATE, DomainCertificate, DomainCertificateSource, MAX_CHAIN_BYTES, MAX_KEY_BYTES,
+    PUT_CERTIFICATE, UploadCertificate,
+};
 
 /// The domains of a project.
 pub const LIST: &Operation = &Operation::get(
@@ -75,12 +82,22 @@ pub const DOMAIN_CONNECT: &Operation = &Operation::get(
 );
 
 /// The operations of this module.
-pub const OPERATIONS: &[&Operation] = &[LIST, CREATE, GET, DELETE, VERIFY, DOMAIN_CONNECT];
+pub const OPERATIONS: &[&Operation] = &[
+    LIST,
+    CREATE,
+    GET,
+    DELETE,
+    VERIFY,
+    DOMAIN_CONNECT,
+    PUT_CERTIFICATE,
+    DELETE_CERTIFICATE,
+];
 
 pub(super) fn schemas(schemas: &mut Schemas) {
     add::<DomainList>(schemas);
     add::<CreateDomain>(schemas);
     add::<DomainConnect>(schemas);
+    add::<UploadCertificate>(schemas);
 }
 
 const READ: Access = Access::Permitted(Permission::AccountProjectsReadOnly, &[rule(&["read"])]);
@@ -207,6 +224,9 @@ pub struct Domain {
     pub kind: DomainKind,
     /// How certificate authorities validate the domain.
     pub certificate_validation: DomainCertificateValidation,
+    /// The certificate that visitors get.
+    #[serde(default)]
+    pub certificate: DomainCertificate,
     /// Status.
     pub status: DomainStatus,
     /// The records to enter.

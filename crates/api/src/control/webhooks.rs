@@ -199,6 +199,12 @@ pub enum WebhookEventType {
     /// A domain was removed.
     #[serde(rename = "domain.deleted")]
     DomainDeleted,
+    /// A certificate of the project was uploaded for a domain.
+    #[serde(rename = "domain.certificate_uploaded")]
+    DomainCertificateUploaded,
+    /// The uploaded certificate of a domain was removed.
+    #[serde(rename = "domain.certificate_removed")]
+    DomainCertificateRemoved,
 }
 
 impl WebhookEventType {
@@ -215,6 +221,8 @@ impl WebhookEventType {
             EventType::DomainSuspended => Some(Self::DomainSuspended),
             EventType::DomainReleased => Some(Self::DomainReleased),
             EventType::DomainDeleted => Some(Self::DomainDeleted),
+            EventType::DomainCertificateUploaded => Some(Self::DomainCertificateUploaded),
+            EventType::DomainCertificateRemoved => Some(Self::DomainCertificateRemoved),
             EventType::StateInitial
             | EventType::ClientUpdated
             | EventType::TunnelUpdated
@@ -241,6 +249,8 @@ impl WebhookEventType {
             Self::DomainSuspended => EventType::DomainSuspended.as_str(),
             Self::DomainReleased => EventType::DomainReleased.as_str(),
             Self::DomainDeleted => EventType::DomainDeleted.as_str(),
+            Self::DomainCertificateUploaded => EventType::DomainCertificateUploaded.as_str(),
+            Self::DomainCertificateRemoved => EventType::DomainCertificateRemoved.as_str(),
         }
     }
 }

@@ -49,6 +49,7 @@ migrations! {
     19 "openid" "0019_openid"
     20 "expiry_notice" "0020_expiry_notice"
     21 "domains" "0021_domains"
+    22 "domain_certificates" "0022_domain_certificates"
 }
 
 /// Applies missing migrations. The write lock is taken before the table of versions is read, so a

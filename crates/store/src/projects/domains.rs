@@ -9,6 +9,7 @@ use types::id::{DomainId, ProjectId, UserId};
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
 use crate::database::row::{record, words};
+use crate::database::secret::SealedBytes;
 use crate::database::sql::{sql, statements};
 use crate::error::Error;
 
@@ -47,7 +48,20 @@ record! {
         pub next_check_at: Timestamp,
         /// Findings of the latest check, a JSON object of the caller.
         pub report: Option<serde_json::Value>,
+        /// Expiry of the certificate that the project uploaded; `None`: the engine orders one.
+        pub certificate_expires_at: Option<Timestamp>,
     }
+}
+
+/// A certificate that a project uploads for a domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadedCertificate {
+    /// The certificate and its issuers, PEM.
+    pub chain: String,
+    /// The private key.
+    pub sealed_key: SealedBytes,
+    /// Its expiry.
+    pub expires_at: Timestamp,
 }
 
 words! {
@@ -91,12 +105,19 @@ macro_rules! columns {
     };
 }
 
+/// The columns of a new row, and those that are set later.
+macro_rules! all_columns {
+    () => {
+        concat!(columns!(), ", certificate_expires_at")
+    };
+}
+
 statements! {
     INSERT = concat!("INSERT INTO domains (", columns!(), ") \
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)");
-    BY_ID = concat!("SELECT ", columns!(), " FROM domains WHERE project_id = $1 AND id = $2");
-    BY_HOSTNAME = concat!("SELECT ", columns!(), " FROM domains WHERE project_id = $1 AND hostname = $2");
-    OF_PROJECT = concat!("SELECT ", columns!(), " FROM domains WHERE project_id = $1 ORDER BY id");
+    BY_ID = concat!("SELECT ", all_columns!(), " FROM domains WHERE project_id = $1 AND id = $2");
+    BY_HOSTNAME = concat!("SELECT ", all_columns!(), " FROM domains WHERE project_id = $1 AND hostname = $2");
+    OF_PROJECT = concat!("SELECT ", all_columns!(), " FROM domains WHERE project_id = $1 ORDER BY id");
     HOLDER = "SELECT project_id AS id FROM domains WHERE hostname = $1 AND state <> 'pending'";
     // The first condition is that of the index.
     SERVED_BY = "SELECT project_id AS id FROM domains WHERE hostname = $1 AND state <> 'pending' \
@@ -104,10 +125,14 @@ statements! {
     SAVE = "UPDATE domains SET state = $3, verified_at = $4, last_checked_at = $5, last_found_at = $6, \
         failing_since = $7, suspended_at = $8, quarantine_until = $9, next_check_at = $10, report = $11 \
         WHERE project_id = $1 AND id = $2";
+    SET_CERTIFICATE = "UPDATE domains SET certificate_chain = $3, sealed_certificate_key = $4, \
+        certificate_expires_at = $5 WHERE project_id = $1 AND id = $2";
+    REMOVE_CERTIFICATE = "UPDATE domains SET certificate_chain = NULL, sealed_certificate_key = NULL, \
+        certificate_expires_at = NULL WHERE project_id = $1 AND id = $2 AND certificate_chain IS NOT NULL";
     // A row that a concurrent claim locked is due later, or belongs to that claim.
     CLAIM = concat!("UPDATE domains SET next_check_at = $2 WHERE next_check_at <= $1 AND id IN \
         (SELECT id FROM domains WHERE next_check_at <= $1 ORDER BY next_check_at LIMIT $3 SKIP_LOCKED) \
-        RETURNING ", columns!());
+        RETURNING ", all_columns!());
     DELETE = "DELETE FROM domains WHERE project_id = $1 AND id = $2";
     DELETE_ALL = "DELETE FROM domains WHERE project_id = $1";
     FREE_RESTED = "DELETE FROM domains WHERE hostname = $1 AND state = 'quarantined' AND quarantine_until <= $2";
@@ -221,6 +246,41 @@ pub async fn claim(
         .bind(lease_ends_at)
         .bind(limit)
         .all(tx)
+        .await
+}
+
+/// Stores the uploaded certificate of a domain, in place of an earlier one. False if the domain is not
+/// the project's.
+pub async fn set_certificate(
+    tx: &mut Tx,
+    project: ProjectId,
+    id: DomainId,
+    certificate: &UploadedCertificate,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    tx.note(Change::project(project), now);
+    sql(SET_CERTIFICATE)
+        .bind(project)
+        .bind(id)
+        .bind(&certificate.chain)
+        .bind(&certificate.sealed_key)
+        .bind(certificate.expires_at)
+        .changed(tx)
+        .await
+}
+
+/// Deletes the uploaded certificate of a domain with its key. False if it has none.
+pub async fn remove_certificate(
+    tx: &mut Tx,
+    project: ProjectId,
+    id: DomainId,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    tx.note(Change::project(project), now);
+    sql(REMOVE_CERTIFICATE)
+        .bind(project)
+        .bind(id)
+        .changed(tx)
         .await
 }
 

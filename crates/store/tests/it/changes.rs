@@ -198,6 +198,19 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
         let verified = domains::Domain { state: domains::State::Verified, ..pending };
         assert!(domains::save(tx, &verified, domains::State::Pending, at(3)).await.unwrap());
     }), Project bob.project);
+    tells!("domains::set_certificate", |tx, g| Box::pin(async move {
+        let own = domains::of_project(tx, g.bob.project).await.unwrap();
+        let certificate = domains::UploadedCertificate {
+            chain: "chain".to_owned(),
+            sealed_key: SealedBytes(vec![1]),
+            expires_at: at(9),
+        };
+        assert!(domains::set_certificate(tx, g.bob.project, own[0].id, &certificate, at(3)).await.unwrap());
+    }), Project bob.project);
+    tells!("domains::remove_certificate", |tx, g| Box::pin(async move {
+        let own = domains::of_project(tx, g.bob.project).await.unwrap();
+        assert!(domains::remove_certificate(tx, g.bob.project, own[0].id, at(3)).await.unwrap());
+    }), Project bob.project);
     tells!("domains::delete", |tx, g| Box::pin(async move {
         let own = domains::of_project(tx, g.bob.project).await.unwrap();
         assert!(domains::delete(tx, g.bob.project, own[0].id, at(3)).await.unwrap());
@@ -439,6 +452,7 @@ fn domain(person: Person, hostname: &str, state: domains::State) -> domains::Dom
         quarantine_until: None,
         next_check_at: at(3),
         report: None,
+        certificate_expires_at: None,
     }
 }
 

@@ -107,6 +107,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "040adaa3446962a8e3492acdad0c2524",
         "94025886559cb969061d155d4df06c59",
     ),
+    (
+        "0022_domain_certificates",
+        "61efb566470443822afb796922aea34e",
+        "78c5cd4e9772d6c9c10b1bedd8d9a59a",
+    ),
 ];
 
 /// Words that break the code before a migration, since both versions run during an update.

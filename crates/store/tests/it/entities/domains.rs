@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::json;
 use store::domains::{self, CertificateValidation, Domain, State};
-use store::{Conflict, Tx};
+use store::{Conflict, SealedBytes, Tx, directory};
 
 use crate::database::{Database, both};
 use crate::world::{Person, at, id};
@@ -14,6 +14,7 @@ both! {
     a_quarantine_ends_at_its_time,
     due_domains_are_claimed_once,
     domains_are_deleted_with_their_project,
+    engines_get_the_certificates_of_served_domains,
 }
 
 fn domain(of: Person, hostname: &str, state: State) -> Domain {
@@ -34,6 +35,7 @@ fn domain(of: Person, hostname: &str, state: State) -> Domain {
         quarantine_until: None,
         next_check_at: at(60),
         report: None,
+        certificate_expires_at: None,
     }
 }
 
@@ -220,4 +222,68 @@ async fn domains_are_deleted_with_their_project(database: Database) {
     );
     let his = domains::of_project(&mut tx, bob.project).await.unwrap();
     assert_eq!(his.len(), 1);
+}
+
+/// Checks of the domain keep its certificate.
+async fn engines_get_the_certificates_of_served_domains(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let mut tx = database.begin().await;
+    let domain = domain(ann, "a.example.com", State::Verified);
+    insert(&mut tx, &domain).await;
+    let certificate = domains::UploadedCertificate {
+        chain: "chain".to_owned(),
+        sealed_key: SealedBytes(vec![1, 2]),
+        expires_at: at(100),
+    };
+    let set = async |tx: &mut Tx, project| {
+        domains::set_certificate(tx, project, domain.id, &certificate, at(1))
+            .await
+            .unwrap()
+    };
+    assert!(
+        !set(&mut tx, bob.project).await,
+        "the domain is another project's"
+    );
+    assert!(set(&mut tx, ann.project).await);
+    let sent = async |tx: &mut Tx| {
+        let sent = directory::domain_certificates(tx, ann.project).await;
+        sent.unwrap()
+    };
+    let found = sent(&mut tx).await;
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].id, domain.id);
+    assert_eq!(found[0].hostname, "a.example.com");
+    assert_eq!(found[0].certificate_chain, "chain");
+    assert_eq!(found[0].sealed_certificate_key, certificate.sealed_key);
+    let listed = directory::domains(&mut tx, &[ann.project]).await.unwrap();
+    assert_eq!(listed[0].certificate_expires_at, Some(at(100)));
+
+    // A domain that is not served keeps it.
+    let suspended = Domain {
+        state: State::Suspended,
+        ..domain.clone()
+    };
+    for (next, before, count) in [
+        (&suspended, State::Verified, 0),
+        (&domain, State::Suspended, 1),
+    ] {
+        let saved = domains::save(&mut tx, next, before, at(2)).await;
+        assert!(saved.unwrap());
+        assert_eq!(sent(&mut tx).await.len(), count);
+    }
+    let remove = async |tx: &mut Tx| {
+        domains::remove_certificate(tx, ann.project, domain.id, at(3))
+            .await
+            .unwrap()
+    };
+    assert!(remove(&mut tx).await);
+    assert!(!remove(&mut tx).await, "there is none");
+    assert!(sent(&mut tx).await.is_empty());
+    let found = domains::by_id(&mut tx, ann.project, domain.id)
+        .await
+        .unwrap();
+    assert_eq!(found.unwrap().certificate_expires_at, None);
 }
