@@ -75,7 +75,7 @@ impl IssuedCertificate {
     ///
     /// # Errors
     /// [`ChainError`], except those of the time.
-    pub(crate) fn parse(
+    pub fn parse(
         chain: &str,
         key: &str,
         names: &[String],

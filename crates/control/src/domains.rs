@@ -7,6 +7,7 @@
 //! The ownership record is random for each domain of a project. So a record that a former project
 //! left behind, or an alias that still leads to the platform, gives no other project the name.
 
+mod certificate;
 mod changes;
 mod check;
 mod dns;
@@ -23,6 +24,7 @@ mod view;
 
 use types::id::UserId;
 
+pub(crate) use self::certificate::opened_key;
 use self::dns::Resolver;
 pub use self::routes::routes;
 pub use self::section::{DomainsConfig, DomainsSection};

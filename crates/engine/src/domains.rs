@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use acme::{Certificate, ChallengeKind, Settings};
+use acme::{Certificate, ChallengeKind, IssuedCertificate, Settings};
 use rustls::sign::CertifiedKey;
 use types::domain_name::DomainName;
 
@@ -51,6 +51,8 @@ pub enum DomainCertificate {
     Files(Arc<DomainFiles>),
     /// An authority. There may be none yet.
     Ordered(Certificate),
+    /// The project of the domain, which uploaded it at the platform. It arrives after the domain.
+    Uploaded(Option<Arc<IssuedCertificate>>),
     /// The engine's own certificate.
     Own,
 }
@@ -133,6 +135,10 @@ impl DomainCertificate {
                 let issued = ordered.current()?;
                 Some(Arc::clone(issued.certified()))
             }
+            Self::Uploaded(uploaded) => {
+                let uploaded = uploaded.as_ref()?;
+                Some(Arc::clone(uploaded.certified()))
+            }
             Self::Own => None,
         }
     }
@@ -156,6 +162,7 @@ impl fmt::Debug for DomainCertificate {
         f.write_str(match self {
             Self::Files(_) => "Files",
             Self::Ordered(_) => "Ordered",
+            Self::Uploaded(_) => "Uploaded",
             Self::Own => "Own",
         })
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use api::link::{Cursor, Item, MAX_LINE_BYTES, Platform};
+use api::link::{Cursor, CustomDomain, Item, MAX_LINE_BYTES, Platform};
 use aws_lc_rs::digest::{self, SHA256};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,9 @@ enum Key {
     Keys,
     RelayKeys,
     Project(String),
+    /// Ids of the project and the domain. After projects, because a project decides which of its
+    /// certificates are kept.
+    DomainCertificate(String, String),
     Person(String),
     Credential(String),
     WebttyServer(String),
@@ -126,12 +129,23 @@ impl State {
             // Stored in a folder that only its owner can read, so that a relay can start without
             // the platform.
             Item::RelayKeys(_) => (Key::RelayKeys, None),
-            Item::Project(project) => (Key::Project(project.id.clone()), None),
+            Item::Project(project) => {
+                self.remove_certificates(&project.id, &project.domains);
+                (Key::Project(project.id.clone()), None)
+            }
+            // Stored in the same folder, so that an engine can start without the platform.
+            Item::DomainCertificate(certificate) => {
+                let (project, id) = (&certificate.project_id, &certificate.id);
+                (Key::DomainCertificate(project.clone(), id.clone()), None)
+            }
             Item::Person(person) => (Key::Person(person.id.clone()), None),
             Item::Credential(credential) => (Key::Credential(credential.id.clone()), None),
             Item::WebttyServer(server) => (Key::WebttyServer(server.id.clone()), None),
             Item::Ended(ended) => (Key::Ended(ended.id.clone()), Some(ended.until)),
-            Item::ProjectGone { id } => return self.remove(&Key::Project(id.clone())),
+            Item::ProjectGone { id } => {
+                self.remove_certificates(id, &[]);
+                return self.remove(&Key::Project(id.clone()));
+            }
             Item::PersonGone { id } => return self.remove(&Key::Person(id.clone())),
             Item::CredentialGone { id } => return self.remove(&Key::Credential(id.clone())),
             Item::WebttyServerGone { id } => return self.remove(&Key::WebttyServer(id.clone())),
@@ -152,6 +166,22 @@ impl State {
             );
         }
         replaces || ends
+    }
+
+    /// Removes the certificates of a project, except those of these domains.
+    fn remove_certificates(&mut self, project: &str, domains: &[CustomDomain]) {
+        let first = Key::DomainCertificate(project.to_owned(), String::new());
+        let own = self.items.range(first..).map(|(key, _)| key);
+        let own =
+            own.take_while(|key| matches!(key, Key::DomainCertificate(of, _) if of == project));
+        let is_kept = |key: &&Key| {
+            let mut domains = domains.iter().filter(|domain| domain.has_certificate);
+            matches!(key, Key::DomainCertificate(_, id) if domains.any(|domain| domain.id == *id))
+        };
+        let ended: Vec<Key> = own.filter(|key| !is_kept(key)).cloned().collect();
+        for key in ended {
+            self.remove(&key);
+        }
     }
 
     /// True if the item existed.

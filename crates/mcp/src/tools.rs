@@ -388,6 +388,25 @@ pub const TOOLS: &[Tool] = &[
         call: Call::Operation(domains::DOMAIN_CONNECT),
     },
     Tool {
+        name: "svc_project_domain_certificate_set",
+        title: "Upload a certificate for a custom domain",
+        description: "Uploads a certificate of the user with its private key (PEM) for a verified \
+                      domain, in place of the one that the engine ordered. The user has to replace it \
+                      before it expires. The key becomes part of this conversation: offer `svc domain \
+                      certificate set` instead, which reads it from a file. Ask the user first.",
+        effect: Effect::Changes,
+        call: Call::Operation(domains::PUT_CERTIFICATE),
+    },
+    Tool {
+        name: "svc_project_domain_certificate_remove",
+        title: "Remove the uploaded certificate of a custom domain",
+        description: "Removes the uploaded certificate of a domain with its key; the engine orders a \
+                      certificate again. Ask the user first: until then, browsers may refuse the \
+                      domain.",
+        effect: Effect::Destroys,
+        call: Call::Operation(domains::DELETE_CERTIFICATE),
+    },
+    Tool {
         name: "svc_project_domain_delete",
         title: "Remove a custom domain",
         description: "Removes a domain from a project; its tunnels are no longer reachable under \

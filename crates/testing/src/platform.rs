@@ -178,6 +178,11 @@ impl FakePlatform {
                 Item::Credential(credential) => format!("credential {}", credential.id),
                 Item::WebttyServer(server) => format!("server {}", server.id),
                 Item::Ended(ended) => format!("ended {}", ended.id),
+                // In the order of the link, it follows its project.
+                Item::DomainCertificate(certificate) => {
+                    let project = &certificate.project_id;
+                    format!("project {project} certificate {}", certificate.id)
+                }
                 _ => "keys".to_owned(),
             };
             sent.items.insert(key, item.clone());

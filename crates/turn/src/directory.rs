@@ -276,7 +276,8 @@ impl DirectoryState {
             // Relays are not used with tokens that were minted from credentials, and have no
             // terminals.
             Item::WebttyServer(_) | Item::WebttyServerGone { .. } => {}
-            Item::Keys(_) | Item::Ended(_) | Item::Unknown => {}
+            // Relays do not receive certificates of domains.
+            Item::Keys(_) | Item::Ended(_) | Item::DomainCertificate(_) | Item::Unknown => {}
         }
     }
 

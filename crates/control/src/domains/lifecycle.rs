@@ -218,6 +218,7 @@ mod tests {
             quarantine_until: None,
             next_check_at: at(0),
             report: None,
+            certificate_expires_at: None,
         }
     }
 

@@ -77,6 +77,7 @@ pub(super) async fn create(
         quarantine_until: None,
         next_check_at: now.saturating_add(FIRST_CHECK).unwrap_or(now),
         report: None,
+        certificate_expires_at: None,
     };
     let expected = ExpectedRecords::new(&app, &project, &domain)?;
     domains::insert(&mut tx, &domain).await?;

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use api::control::domains::{CREATE, DELETE, DOMAIN_CONNECT, GET, LIST, VERIFY};
+use api::control::domains::{
+    CREATE, DELETE, DELETE_CERTIFICATE, DOMAIN_CONNECT, GET, LIST, PUT_CERTIFICATE, VERIFY,
+};
 use axum::Router;
 
-use super::{manage, read};
+use super::{certificate, manage, read};
 use crate::app::App;
 use crate::http_api::route::Serve as _;
 
@@ -18,4 +20,6 @@ pub fn routes() -> Router<Arc<App>> {
         .serve(DELETE, manage::delete)
         .serve(VERIFY, manage::verify)
         .serve(DOMAIN_CONNECT, read::domain_connect)
+        .serve(PUT_CERTIFICATE, certificate::upload)
+        .serve(DELETE_CERTIFICATE, certificate::remove)
 }

@@ -1,7 +1,8 @@
 //! Conversion of a domain into an API response.
 
 use api::control::domains::{
-    Domain, DomainCertificateValidation, DomainCheck, DomainKind, DomainStatus,
+    Domain, DomainCertificate, DomainCertificateSource, DomainCertificateValidation, DomainCheck,
+    DomainKind, DomainStatus,
 };
 use jiff::Timestamp;
 use serde::{Deserialize as _, Serialize};
@@ -26,6 +27,14 @@ pub(super) fn view(domain: &domains::Domain, expected: &ExpectedRecords) -> Doma
         certificate_validation: match domain.certificate_validation {
             CertificateValidation::TlsAlpn01 => DomainCertificateValidation::TlsAlpn01,
             CertificateValidation::Dns01 => DomainCertificateValidation::Dns01,
+        },
+        certificate: DomainCertificate {
+            source: if domain.certificate_expires_at.is_some() {
+                DomainCertificateSource::Uploaded
+            } else {
+                DomainCertificateSource::Engine
+            },
+            expires_at: shown(domain.certificate_expires_at),
         },
         status: status(domain.state),
         records: expected.shown(),

@@ -11,6 +11,7 @@ use types::id::{CredentialId, ProjectId, UserId, WebttyServerId, WorkspaceId};
 
 use super::cluster::Cluster;
 use super::items;
+use crate::app::App;
 
 /// Ids of changed objects, by kind.
 #[derive(Debug, Default)]
@@ -27,7 +28,7 @@ struct ChangedIds {
 /// state has to be sent instead.
 pub(super) async fn items(
     conn: &mut Conn,
-    cluster: &Cluster,
+    (app, cluster): (&App, &Cluster),
     changes: &[Change],
     now: Timestamp,
 ) -> Result<Option<Vec<Item>>, store::Error> {
@@ -39,7 +40,16 @@ pub(super) async fn items(
     let projects = served.projects(conn, &ids).await?;
     let ever_served_ids = served.ever_served(conn, &ids).await?;
     let ports = directory::ports(conn, &cluster.domain, &ids).await?;
+    // Nothing of projects of other clusters.
+    let ids: Vec<_> = projects.iter().map(|project| project.id).collect();
     let domains = directory::domains(conn, &ids).await?;
+    let mut certificates = Vec::new();
+    for id in items::with_certificates(cluster, &domains) {
+        certificates.extend(directory::domain_certificates(conn, id).await?);
+        if certificates.len() > MAX_CERTIFICATES {
+            return Ok(None);
+        }
+    }
     let ids: Vec<_> = changed_ids.people.iter().copied().collect();
     let people = served.people(conn, &ids).await?;
     let parts = served.memberships(conn, &ids).await?;
@@ -70,6 +80,8 @@ pub(super) async fn items(
     result.extend(items::people(people, &parts));
     result.extend(credentials.into_iter().filter_map(items::credential));
     result.extend(items::projects(cluster, projects, (&ports, &domains)));
+    let certificates = certificates.into_iter();
+    result.extend(certificates.filter_map(|row| items::certificate(app, row)));
     result.extend(webtty_servers.into_iter().map(items::webtty_server));
     Ok(Some(result))
 }
@@ -147,3 +159,7 @@ fn id<T: FromStr>(change: &Change) -> Option<T> {
 /// Maximum number of objects in one step. For more, the whole state is sent, which is read in
 /// pages.
 pub(super) const MAX_ITEMS: u32 = 2_000;
+
+/// Maximum number of certificates in one step, except for those of the last project: 20 MiB at most,
+/// and usually 3.
+const MAX_CERTIFICATES: usize = 500;

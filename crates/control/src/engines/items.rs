@@ -3,8 +3,8 @@
 use api::control::domains::DomainCertificateValidation;
 use api::control::settings::ProjectSettings;
 use api::link::{
-    Address, Credential, CredentialProof, CustomDomain, EndedToken, Item, Membership, Person,
-    Project, RelayKeys, WebttyServer, WebttyServerKeys,
+    Address, Credential, CredentialProof, CustomDomain, DomainCertificate, EndedToken, Item,
+    Membership, Person, Project, RelayKeys, WebttyServer, WebttyServerKeys,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,6 +17,7 @@ use types::permission::Permission;
 
 use super::cluster::Cluster;
 use crate::app::App;
+use crate::domains::opened_key;
 use crate::workspaces::role::Role;
 
 /// The public keys that this process currently has.
@@ -99,7 +100,40 @@ fn domains_of(
             CertificateValidation::TlsAlpn01 => DomainCertificateValidation::TlsAlpn01,
             CertificateValidation::Dns01 => DomainCertificateValidation::Dns01,
         },
+        has_certificate: domain.certificate_expires_at.is_some(),
     })
+}
+
+/// The projects with uploaded certificates, in the order of the domains. Relays get no certificate.
+pub(super) fn with_certificates(
+    cluster: &Cluster,
+    domains: &[directory::CustomDomain],
+) -> Vec<ProjectId> {
+    let is_relay = cluster.relay_realm.is_some();
+    let uploaded = domains
+        .iter()
+        .filter(|domain| !is_relay && domain.certificate_expires_at.is_some());
+    let mut ids: Vec<_> = uploaded.map(|domain| domain.project_id).collect();
+    ids.dedup();
+    ids
+}
+
+/// An uploaded certificate with its key; `None` if the key cannot be decrypted.
+pub(super) fn certificate(app: &App, row: directory::DomainCertificate) -> Option<Item> {
+    let Some(key) = opened_key(app, row.id, &row.sealed_certificate_key) else {
+        tracing::error!(
+            domain.id = %row.id,
+            "the key of a domain's certificate cannot be decrypted: was the platform's key changed?"
+        );
+        return None;
+    };
+    Some(Item::DomainCertificate(Box::new(DomainCertificate {
+        id: row.id.to_string(),
+        project_id: row.project_id.to_string(),
+        hostname: row.hostname,
+        chain: row.certificate_chain,
+        private_key: key.to_string(),
+    })))
 }
 
 /// Users with their memberships.

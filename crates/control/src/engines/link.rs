@@ -146,7 +146,8 @@ impl Link {
         let is_short =
             u32::try_from(list.len()).is_ok_and(|changes| changes <= current_items::MAX_ITEMS);
         let items = if is_kept && is_short {
-            current_items::items(&mut at, &self.cluster, &list, self.app.now()).await?
+            let at_platform = (&*self.app, &*self.cluster);
+            current_items::items(&mut at, at_platform, &list, self.app.now()).await?
         } else {
             None
         };

@@ -74,6 +74,15 @@ async fn projects(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEn
         for one in items::projects(&cluster, page, (&ports, &domains)) {
             item(link, one).await?;
         }
+        // Those of one project are in memory at a time.
+        for id in items::with_certificates(&cluster, &domains) {
+            let certificates = directory::domain_certificates(snapshot, id).await?;
+            for row in certificates {
+                if let Some(one) = items::certificate(&link.app, row) {
+                    item(link, one).await?;
+                }
+            }
+        }
         if is_last {
             return Ok(());
         }

@@ -80,6 +80,8 @@ impl Invalidations {
                 Item::Ended(EndedToken { id, .. }) => {
                     invalidations.add(ChangeScope::Token(id.as_str().into()));
                 }
+                // It decides about no access.
+                Item::DomainCertificate(_) => {}
                 Item::Keys(_) | Item::RelayKeys(_) | Item::Unknown => {
                     invalidations.affects_all = true;
                 }

@@ -268,8 +268,9 @@ impl Directory {
             Item::Ended(EndedToken { id, until }) => {
                 self.ended.pin().insert(id.into(), until);
             }
-            // The keys go to the token verifier; engines do not receive the keys of relays.
-            Item::Keys(_) | Item::RelayKeys(_) | Item::Unknown => {}
+            // The keys go to the token verifier, certificates to the domains; engines do not receive the
+            // keys of relays.
+            Item::Keys(_) | Item::RelayKeys(_) | Item::DomainCertificate(_) | Item::Unknown => {}
         }
     }
 

@@ -2,11 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use acme::{CertificateSet, ChallengeKind, Settings};
+use acme::{CertificateSet, ChallengeKind, IssuedCertificate, Settings};
 use api::control::domains::DomainCertificateValidation;
-use api::link::{CustomDomain, Item};
+use api::link::{self, CustomDomain, Item};
+use daemon::tls::DOMAIN_EXPIRY_METRIC;
 use parking_lot::Mutex;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use tracing::warn;
 use types::domain_name::DomainName;
 use types::tunnel::Hostname;
@@ -22,6 +26,8 @@ pub(crate) struct ProjectDomains {
     orders: Option<(CertificateSet, Settings)>,
     /// The domains of each project that has one.
     names: Mutex<NamesByProject>,
+    /// Time of the next warnings about uploaded certificates, in seconds since 1970.
+    next_warnings: AtomicI64,
 }
 
 type NamesByProject = HashMap<Arc<str>, HashSet<DomainName>>;
@@ -37,6 +43,7 @@ impl ProjectDomains {
             base,
             orders,
             names: Mutex::default(),
+            next_warnings: AtomicI64::new(0),
         }
     }
 
@@ -89,6 +96,7 @@ impl ProjectDomains {
             match item {
                 Item::Project(project) => self.set(names, &project.id, &project.domains),
                 Item::ProjectGone { id } => self.set(names, id, &[]),
+                Item::DomainCertificate(uploaded) => self.put_certificate(uploaded),
                 _ => {}
             }
         }
@@ -98,13 +106,16 @@ impl ProjectDomains {
     fn set(&self, names: &mut NamesByProject, project: &str, listed: &[CustomDomain]) {
         let known = names.remove_entry(project);
         let (id, before) = known.unwrap_or_else(|| (project.into(), HashSet::new()));
-        let wanted = listed.iter().filter_map(|domain| self.parse(domain));
-        let wanted: HashMap<DomainName, DomainCertificateValidation> = wanted.collect();
+        let wanted = listed.iter().filter_map(|domain| {
+            let name = self.parse(domain)?;
+            Some((name, domain))
+        });
+        let wanted: HashMap<DomainName, &CustomDomain> = wanted.collect();
         for name in before.iter().filter(|name| !wanted.contains_key(*name)) {
             self.remove(name, &id);
         }
-        let added = wanted.into_iter().filter_map(|(name, validation)| {
-            let has_it = self.add(&name, validation, &id);
+        let added = wanted.into_iter().filter_map(|(name, domain)| {
+            let has_it = self.add(&name, domain, &id);
             has_it.then_some(name)
         });
         let now: HashSet<DomainName> = added.collect();
@@ -114,11 +125,9 @@ impl ProjectDomains {
     }
 
     /// A domain of the platform, unless this engine cannot serve it.
-    fn parse(&self, domain: &CustomDomain) -> Option<(DomainName, DomainCertificateValidation)> {
+    fn parse(&self, domain: &CustomDomain) -> Option<DomainName> {
         match domain.hostname.parse::<DomainName>() {
-            Ok(name) if !name.is_within(self.base.as_str()) => {
-                Some((name, domain.certificate_validation))
-            }
+            Ok(name) if !name.is_within(self.base.as_str()) => Some(name),
             Ok(_) => {
                 warn!(domain = %domain.id, "a custom domain is below the engine's own host");
                 None
@@ -130,20 +139,31 @@ impl ProjectDomains {
         }
     }
 
-    /// Adds a domain. False if the engine has too many.
-    fn add(
-        &self,
-        name: &DomainName,
-        validation: DomainCertificateValidation,
-        project: &Arc<str>,
-    ) -> bool {
-        if self.has(name, project) {
+    /// Adds a domain, or changes the source of its certificate. False if the engine has too many.
+    fn add(&self, name: &DomainName, wanted: &CustomDomain, project: &Arc<str>) -> bool {
+        let before = self.domains.get(name);
+        let was_uploaded = before
+            .as_ref()
+            .is_some_and(|before| before.certificate.is_uploaded());
+        let known = before.filter(|before| before.project == *project);
+        if known.is_some() && was_uploaded == wanted.has_certificate {
             return true;
         }
+        if was_uploaded {
+            export_expiry(name, f64::NAN);
+        }
+        let certificate = if wanted.has_certificate {
+            self.end_orders(name);
+            // Until the uploaded one arrives, the ordered one stays in use.
+            let ordered = known.as_ref().and_then(|known| known.certificate.ordered());
+            DomainCertificate::Uploaded(ordered)
+        } else {
+            self.certificate(name, wanted.certificate_validation)
+        };
         let domain = Domain {
             name: name.clone(),
             project: Arc::clone(project),
-            certificate: self.certificate(name, validation),
+            certificate,
         };
         match self.domains.insert(domain) {
             Ok(()) => true,
@@ -158,8 +178,89 @@ impl ProjectDomains {
     /// Removes a domain, unless another project has it by now.
     fn remove(&self, name: &DomainName, project: &str) {
         if self.has(name, project) {
-            self.domains.remove(name);
+            let removed = self.domains.remove(name);
+            if removed.is_some_and(|removed| removed.certificate.is_uploaded()) {
+                export_expiry(name, f64::NAN);
+            }
             self.end_orders(name);
+        }
+    }
+
+    /// Uses the certificate that a project uploaded for one of its domains. One that cannot be used
+    /// changes nothing: the platform has checked it, so that it is not the project's mistake.
+    fn put_certificate(&self, uploaded: &link::DomainCertificate) {
+        // A name that cannot be parsed was reported with its project.
+        let Ok(name) = uploaded.hostname.parse::<DomainName>() else {
+            return;
+        };
+        let known = self.domains.get(&name);
+        let known = known.filter(|known| *known.project == *uploaded.project_id);
+        let Some(known) = known.filter(|known| known.certificate.is_uploaded()) else {
+            return;
+        };
+        if known.certificate.has_chain(&uploaded.chain) {
+            return;
+        }
+        let names = [name.to_string()];
+        let provider = daemon::tls::provider();
+        let (chain, key) = (&uploaded.chain, &uploaded.private_key);
+        let issued = match IssuedCertificate::parse(chain, key, &names, &provider) {
+            Ok(issued) => issued,
+            Err(error) => {
+                warn!(domain = %name, %error, "the uploaded certificate of a custom domain is not used");
+                return;
+            }
+        };
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "seconds stay exact in 53 bits for ever"
+        )]
+        let expires_at = issued.validity().not_after as f64;
+        export_expiry(&name, expires_at);
+        let domain = Domain {
+            name,
+            project: Arc::clone(&known.project),
+            certificate: DomainCertificate::Uploaded(Some(Arc::new(issued))),
+        };
+        // It replaces the one with its name, so that the number of domains stays.
+        if let Err(error) = self.domains.insert(domain) {
+            warn!(%error, "the uploaded certificate of a custom domain is not used");
+        }
+        self.next_warnings.store(0, Ordering::Relaxed);
+    }
+
+    /// Warns about uploaded certificates that expire soon: after they arrived, and once a day. `now`
+    /// is in seconds since 1970.
+    pub(crate) fn warn_expiring(&self, now: i64) {
+        let next = self.next_warnings.load(Ordering::Relaxed);
+        // A clock that was set back must not stop the warnings.
+        if next > now && next.saturating_sub(now) <= WARNING_INTERVAL {
+            return;
+        }
+        let next = now.saturating_add(WARNING_INTERVAL);
+        self.next_warnings.store(next, Ordering::Relaxed);
+        for name in self.names.lock().values().flatten() {
+            let Some(left) = self.seconds_left(name, now) else {
+                continue;
+            };
+            if left <= 0 {
+                warn!(domain = %name, "the uploaded certificate of a custom domain has expired");
+            } else if left < EXPIRY_NOTICE {
+                let days = left / WARNING_INTERVAL;
+                warn!(domain = %name, days, "the uploaded certificate of a custom domain expires soon");
+            }
+        }
+    }
+
+    /// Time until the uploaded certificate of a domain expires. `None` if it has no such certificate.
+    fn seconds_left(&self, name: &DomainName, now: i64) -> Option<i64> {
+        let domain = self.domains.get(name)?;
+        match &domain.certificate {
+            DomainCertificate::Uploaded(uploaded) => {
+                let not_after = uploaded.as_ref()?.validity().not_after;
+                Some(not_after.saturating_sub(now))
+            }
+            _ => None,
         }
     }
 
@@ -188,6 +289,41 @@ impl ProjectDomains {
         }
     }
 }
+
+impl DomainCertificate {
+    fn is_uploaded(&self) -> bool {
+        matches!(self, Self::Uploaded(_))
+    }
+
+    /// The certificate of an authority, if there is one.
+    fn ordered(&self) -> Option<Arc<IssuedCertificate>> {
+        match self {
+            Self::Ordered(ordered) => ordered.current(),
+            _ => None,
+        }
+    }
+
+    /// True if this chain, in PEM, is in use. Then its key is, too.
+    fn has_chain(&self, chain: &str) -> bool {
+        let Self::Uploaded(Some(current)) = self else {
+            return false;
+        };
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
+        chain.is_ok_and(|chain| chain == current.certified().cert)
+    }
+}
+
+/// Sets the expiry of the certificate of a domain, in seconds since 1970. Not a number: no alert is
+/// about the domain, whose series the library cannot remove.
+fn export_expiry(name: &DomainName, seconds: f64) {
+    metrics::gauge!(DOMAIN_EXPIRY_METRIC, "domain" => name.to_string()).set(seconds);
+}
+
+/// Two weeks are long enough to get another certificate.
+const EXPIRY_NOTICE: i64 = 14 * WARNING_INTERVAL;
+
+/// A day, in seconds.
+const WARNING_INTERVAL: i64 = 24 * 3600;
 
 /// True if the engine has a challenge of the kind that the project has chosen.
 fn can_be_validated(
@@ -340,6 +476,69 @@ mod tests {
             let found = can_be_validated(&name, validation, &settings);
             assert_eq!(found, expected, "{name} {validation:?} {:?}", all[kind]);
         }
+    }
+
+    /// A project whose only domain has an uploaded certificate.
+    fn with_certificate(id: &str, name: &str) -> Item {
+        let mut item = project(id, &[name]);
+        if let Item::Project(project) = &mut item {
+            project.domains[0].has_certificate = true;
+        }
+        item
+    }
+
+    fn uploaded(project: &str, name: &str) -> Item {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        Item::DomainCertificate(Box::new(link::DomainCertificate {
+            id: format!("dom_{name}"),
+            project_id: project.to_owned(),
+            hostname: name.to_owned(),
+            chain: made.cert.pem(),
+            private_key: made.signing_key.serialize_pem(),
+        }))
+    }
+
+    #[test]
+    fn an_uploaded_certificate_is_used_until_it_is_removed() {
+        let (of_projects, domains) = of_projects();
+        let name = "app.example.com";
+        let current = || domains.certificate_of(name);
+        let first = uploaded("a", name);
+        of_projects.apply(&[with_certificate("a", name)]);
+        assert!(current().is_none(), "it has not arrived");
+        of_projects.apply(&[uploaded("b", name)]);
+        assert!(current().is_none(), "the domain is another project's");
+        of_projects.apply(std::slice::from_ref(&first));
+        let used = current().unwrap();
+        // Each change of the project repeats it.
+        of_projects.apply(&[with_certificate("a", name), first]);
+        assert!(Arc::ptr_eq(&used, &current().unwrap()));
+        of_projects.apply(&[with_certificate("a", name), uploaded("a", name)]);
+        let other = current().unwrap();
+        assert_ne!(used.cert, other.cert);
+        // One for another name, or without its key, changes nothing.
+        let mut broken = [uploaded("a", "other.example.com"), uploaded("a", name)];
+        if let [Item::DomainCertificate(one), Item::DomainCertificate(two)] = &mut broken {
+            name.clone_into(&mut one.hostname);
+            two.private_key.clear();
+        }
+        of_projects.apply(&broken);
+        assert!(Arc::ptr_eq(&other, &current().unwrap()));
+        of_projects.apply(&[project("a", &[name])]);
+        assert!(current().is_none(), "it was removed");
+    }
+
+    #[test]
+    fn the_time_of_an_uploaded_certificate_is_known() {
+        let (of_projects, _) = of_projects();
+        let names = ["app.example.com", "own.example.com"];
+        of_projects.apply(&[with_certificate("a", names[0]), uploaded("a", names[0])]);
+        of_projects.apply(&[project("b", &[names[1]])]);
+        let left = |name: &str, now| of_projects.seconds_left(&name.parse().unwrap(), now);
+        // The certificates of the tests expire in the year 4096.
+        assert!(left(names[0], 1_906_502_400).unwrap() > EXPIRY_NOTICE);
+        assert!(left(names[0], 70_000_000_000).unwrap() < 0);
+        assert_eq!(left(names[1], 0), None);
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl PlatformLink {
 
     /// Starts the link. The engine is ready when it has the state that it serves.
     pub(crate) fn follow(self, core: &Arc<Core>, readiness: &Readiness) -> LinkHandle {
-        let handler = self.0.handler();
+        let handler = Arc::clone(self.0.handler());
         let ready = {
             let (informed, drain) = (
                 handler.snapshot_received.clone(),
@@ -105,6 +105,7 @@ impl PlatformLink {
         let at = Arc::clone(core);
         LinkHandle {
             core: Arc::clone(core),
+            handler,
             link: self
                 .0
                 .run(|stop| reporter::keep_reporting(at, events, stop)),
@@ -160,6 +161,7 @@ impl LinkHandler {
 /// A running link to the platform.
 pub(crate) struct LinkHandle {
     core: Arc<Core>,
+    handler: Arc<LinkHandler>,
     link: RunningLink,
     /// Events that were lost before they became records.
     lost: Arc<AtomicU64>,
@@ -177,6 +179,7 @@ impl LinkHandle {
         if let Some(directory) = self.core.tenancy.directory() {
             directory.forget_ended(now);
         }
+        self.handler.domains.warn_expiring(now);
         let mut counts = self.link.counts();
         counts.dropped += self.lost.load(Ordering::Relaxed);
         self.core.metrics.control_plane(self.link.status(), counts);

@@ -102,6 +102,58 @@ fn cp_12_registered_servers_are_kept_until_they_are_deleted() {
     assert!(items.contains(&server("wsv_1", "suspended")));
 }
 
+/// Otherwise the key of a certificate that was removed would stay on disk.
+#[test]
+fn certificates_of_domains_end_with_their_place_in_the_project() {
+    let project = |id: &str, domains: &[(&str, bool)]| -> Item {
+        let domains: Vec<_> = domains
+            .iter()
+            .map(|(id, has_certificate)| {
+                json!({"id": id, "hostname": format!("{id}.example.com"),
+                    "certificate_validation": "tls_alpn_01", "has_certificate": has_certificate})
+            })
+            .collect();
+        serde_json::from_value(json!({"item": "project", "id": id, "endpoint": "e7e8a732",
+            "workspace_id": "wks_1", "plan": "basic", "provider": "other", "domains": domains}))
+        .unwrap()
+    };
+    let certificate = |project: &str, id: &str| -> Item {
+        serde_json::from_value(json!({"item": "domain_certificate", "id": id,
+            "project_id": project, "hostname": format!("{id}.example.com"), "chain": "c",
+            "private_key": "k"}))
+        .unwrap()
+    };
+    let both = [("dom_1", true), ("dom_2", true)];
+    let mut state = sample();
+    let items = [
+        project("prj_2", &both),
+        certificate("prj_2", "dom_1"),
+        certificate("prj_2", "dom_2"),
+        project("prj_3", &[("dom_3", true)]),
+        certificate("prj_3", "dom_3"),
+    ];
+    state.apply(&items, cursor(6));
+    let kept = |state: &State| {
+        let kept = State::from_file(&state.to_file(ADDRESS), ADDRESS).unwrap();
+        assert_eq!(kept, *state);
+        let items = kept.items().into_iter();
+        let ids = items.filter_map(|item| match item {
+            Item::DomainCertificate(certificate) => Some(certificate.id),
+            _ => None,
+        });
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&state), ["dom_1", "dom_2", "dom_3"]);
+    let change = project("prj_2", &[("dom_1", false), ("dom_2", true)]);
+    state.apply(&[change], cursor(7));
+    assert_eq!(kept(&state), ["dom_2", "dom_3"]);
+    let gone = Item::ProjectGone {
+        id: "prj_2".to_owned(),
+    };
+    state.apply(&[gone], cursor(8));
+    assert_eq!(kept(&state), ["dom_3"]);
+}
+
 #[test]
 fn items_replace_earlier_ones_and_removals_delete_them() {
     let mut state = sample();

@@ -1,5 +1,6 @@
 //! `svc domain`: custom domains of a project.
 
+mod certificate;
 mod wait;
 
 use api::control::domains::{
@@ -29,6 +30,9 @@ pub(crate) enum Command {
     Show(NamedArgs),
     /// Check the DNS records of a domain now
     Verify(NamedArgs),
+    /// Upload a certificate of your own for a domain, or remove it
+    #[command(subcommand)]
+    Certificate(certificate::Command),
     /// Remove a domain
     Remove(RemoveArgs),
 }
@@ -87,6 +91,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::List(on) => list(on).await,
         Command::Show(args) => show(args).await,
         Command::Verify(args) => verify(args).await,
+        Command::Certificate(command) => certificate::run(command).await,
         Command::Remove(args) => remove(args).await,
     }
 }
@@ -234,6 +239,7 @@ fn fields(domain: &Domain) -> Vec<(&'static str, String)> {
         ("domain", domain.hostname.clone()),
         ("id", domain.id.clone()),
         ("status", word(&domain.status)),
+        ("certificate", certificate::shown(&domain.certificate)),
     ];
     for (name, time) in [
         ("verified", &domain.verified_at),

@@ -1,5 +1,6 @@
 //! The engine link: platforms that serve, and engines that read and report.
 
+mod certificates;
 mod changes;
 mod identity;
 mod links;

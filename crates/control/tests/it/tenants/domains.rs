@@ -1,5 +1,6 @@
 //! Custom domains, with authoritative name servers on loopback.
 
+mod certificates;
 mod names;
 mod servers;
 mod states;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use api::control::domains::DomainCertificateValidation;
-use api::link::{CustomDomain, Project};
+use api::link::{CustomDomain, DomainCertificate, Item, Project};
 use client::Properties;
 use engine::clock::SystemClock;
-use testing::{TestCa, TestEngine, Upstream, Visitor, within};
+use testing::{FakePlatform, TestCa, TestEngine, Upstream, Visitor, within};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
@@ -22,6 +22,7 @@ fn with_domain(project: &mut Project) {
         id: "dom_1".to_owned(),
         hostname: APP.to_owned(),
         certificate_validation: DomainCertificateValidation::TlsAlpn01,
+        has_certificate: false,
     }];
 }
 
@@ -143,4 +144,66 @@ async fn a_restart_without_the_platform_serves_the_domains() {
     let service = greeter(&ca).await;
     let _tunnel = publish(engine.agent_at(A, &ann).await, properties(), &service).await;
     assert!(visit(&engine, &ca).await.is_some());
+}
+
+/// The domain, and its certificate from an authority, as the platform sends them after an upload.
+fn upload(platform: &FakePlatform, ca: &TestCa) {
+    let project = platform.add_project_with(A, |project| {
+        with_domain(project);
+        for domain in &mut project.domains {
+            domain.has_certificate = true;
+        }
+    });
+    let issued = ca.issue(&[APP]);
+    platform.send(vec![Item::DomainCertificate(Box::new(DomainCertificate {
+        id: "dom_1".to_owned(),
+        project_id: project.id,
+        hostname: APP.to_owned(),
+        chain: issued.cert_pem,
+        private_key: issued.key_pem,
+    }))]);
+}
+
+/// Visits a tunnel whose TLS ends at the engine. `None` if the visitor does not trust its
+/// certificate.
+async fn status(engine: &TestEngine, ca: &TestCa) -> Option<u16> {
+    let visitor = Visitor::new(engine.addr(), ca);
+    visitor.try_connect(APP, &ca.client(&["http/1.1"])).await?;
+    let answer = visitor.http1(APP).await.get("/", APP).await;
+    Some(answer.status)
+}
+
+#[tokio::test]
+async fn an_uploaded_certificate_is_served_until_it_is_removed_also_without_the_platform() {
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
+    platform.add_project_with(A, with_domain);
+    let data = tempfile::tempdir().unwrap();
+    let start = || TestEngine::managed_at(&platform, Some(data.path()), "", Arc::new(SystemClock));
+    let engine = start().await;
+    let service = Upstream::http1().await;
+    let properties = || Properties::http().hostname(APP);
+    let tunnel = publish(engine.agent_at(A, &ann).await, properties(), &service).await;
+    let ca = TestCa::new();
+    assert_eq!(status(&engine, &ca).await, None, "it is the engine's own");
+    upload(&platform, &ca);
+    engine.informed().await;
+    assert_eq!(status(&engine, &ca).await, Some(200));
+    // A tunnel that is open keeps its name.
+    let other = TestCa::new();
+    upload(&platform, &other);
+    engine.informed().await;
+    assert_eq!(status(&engine, &ca).await, None, "it was replaced");
+    assert_eq!(status(&engine, &other).await, Some(200));
+    drop(tunnel);
+    engine.stop().await;
+
+    platform.set_unavailable(true);
+    let engine = start().await;
+    let tunnel = publish(engine.agent_at(A, &ann).await, properties(), &service).await;
+    assert_eq!(status(&engine, &other).await, Some(200));
+    platform.set_unavailable(false);
+    platform.add_project_with(A, with_domain);
+    engine.informed().await;
+    assert_eq!(status(&engine, &other).await, None, "it was removed");
+    drop(tunnel);
 }

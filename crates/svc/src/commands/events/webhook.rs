@@ -133,7 +133,9 @@ mod tests {
                 "domain.warned",
                 "domain.suspended",
                 "domain.released",
-                "domain.deleted"
+                "domain.deleted",
+                "domain.certificate_uploaded",
+                "domain.certificate_removed"
             ]
         );
     }

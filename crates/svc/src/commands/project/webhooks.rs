@@ -471,7 +471,7 @@ fn word(value: &impl Serialize) -> String {
     }
 }
 
-const EVENTS: [WebhookEventType; 10] = [
+const EVENTS: [WebhookEventType; 12] = [
     WebhookEventType::ClientCreated,
     WebhookEventType::ClientDeleted,
     WebhookEventType::TunnelCreated,
@@ -482,6 +482,8 @@ const EVENTS: [WebhookEventType; 10] = [
     WebhookEventType::DomainSuspended,
     WebhookEventType::DomainReleased,
     WebhookEventType::DomainDeleted,
+    WebhookEventType::DomainCertificateUploaded,
+    WebhookEventType::DomainCertificateRemoved,
 ];
 
 fn event(text: &str) -> Result<WebhookEventType, String> {

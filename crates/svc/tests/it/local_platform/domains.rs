@@ -172,6 +172,32 @@ async fn a_domain_is_added_verified_and_removed() {
         "{ended:?}"
     );
 
+    // A certificate of the project's own.
+    let made = rcgen::generate_simple_self_signed(["app.example.com".to_owned()]).unwrap();
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| home.path().join(name));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let [cert, key] = [&cert, &key].map(|path| path.to_str().unwrap());
+    let set = async |key: &str| {
+        let files = ["app.example.com", "--cert", cert, "--key", key];
+        run(&[&["certificate", "set"][..], &files].concat()).await
+    };
+    let uploaded = set(key).await;
+    assert_eq!(uploaded.code, Some(0), "{uploaded:?}");
+    let shown = run(&["show", "app.example.com"]).await;
+    let expected = "uploaded, expires 4096-01-01T00:00:00.000Z";
+    assert!(shown.stdout.contains(expected), "{shown:?}");
+    let mistaken = set(cert).await;
+    assert_ne!(mistaken.code, Some(0), "{mistaken:?}");
+    assert!(mistaken.stderr.contains("privateKey"), "{mistaken:?}");
+    let missing = set("absent.pem").await;
+    assert_eq!(missing.code, Some(2), "{missing:?}");
+    assert!(missing.stderr.contains("check --key"), "{missing:?}");
+    let removed = run(&["certificate", "remove", "app.example.com"]).await;
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    let shown = run(&["show", "app.example.com"]).await;
+    assert!(shown.stdout.contains("ordered by the engine"), "{shown:?}");
+
     let id = added["id"].as_str().unwrap();
     let listed = json(&["list"]).await;
     assert_eq!(listed["domains"][0]["id"], id);

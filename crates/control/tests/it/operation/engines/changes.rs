@@ -69,6 +69,7 @@ pub(super) fn custom_domain(
         quarantine_until: None,
         next_check_at: control.now(),
         report: None,
+        certificate_expires_at: None,
     }
 }
 

@@ -33,6 +33,7 @@ async fn a_domain_is_added_verified_and_removed(control: TestControl) {
         "hostname": name,
         "kind": "hostname",
         "certificateValidation": "tls_alpn_01",
+        "certificate": {"source": "engine"},
         "status": "pending",
         "records": [
             {
