@@ -501,6 +501,7 @@ pub(crate) mod tests {
             ca_file: None,
             challenges: vec![ChallengeKind::TlsAlpn01],
             dns: None,
+            challenge_alias: None,
             names: vec![NAME.to_owned()],
             state_dir: state_dir.to_owned(),
             first_retry: Duration::from_secs(30),

@@ -349,8 +349,9 @@ impl OrderAttempt<'_> {
                 answers.served.push(served);
             }
             ChallengeKind::Dns01 => {
+                let alias = self.settings.challenge_alias.clone();
                 let record = DnsRecord {
-                    name: challenge_name(base),
+                    name: alias.unwrap_or_else(|| challenge_name(base)),
                     value: answer.dns_value(),
                 };
                 self.publish(record, answers).await?;

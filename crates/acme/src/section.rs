@@ -205,6 +205,7 @@ fn check_values(
         ca_file: ca_file?,
         challenges: challenges?,
         dns: dns?,
+        challenge_alias: None,
         names: names?,
         state_dir: state_dir?,
         first_retry: FIRST_RETRY,

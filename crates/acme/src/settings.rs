@@ -26,6 +26,9 @@ pub struct Settings {
     pub challenges: Vec<ChallengeKind>,
     /// The way to publish DNS records; required for wildcards.
     pub dns: Option<DnsProvider>,
+    /// Name of the record of `dns-01`, instead of the usual one: that one is delegated to it with a
+    /// CNAME record. Only for certificates with one name.
+    pub challenge_alias: Option<String>,
     /// Names of the certificate, in lower case; at least one.
     pub names: Vec<String>,
     /// Directory for the account, the certificate and an unfinished order.
