@@ -251,6 +251,11 @@ pub struct CustomDomain {
     /// The project uploaded a certificate ([`DomainCertificate`]), so that the engine orders none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_certificate: bool,
+    /// Name of the record of `dns-01`, to which the owner of the domain has delegated
+    /// `_acme-challenge` of the domain. Present if the domain is validated in the DNS and the platform
+    /// knows a zone for these names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub challenge_alias: Option<String>,
 }
 
 /// A user with a membership in a workspace.

@@ -22,7 +22,7 @@ use crate::challenges::Challenges;
 use crate::client::AuthorityClient;
 use crate::error::OrderError;
 use crate::schedule::{renewal_time, retry_delay};
-use crate::settings::{Settings, WallClock};
+use crate::settings::{ChallengeKind, Settings, WallClock};
 use crate::store::StateFolder;
 
 /// The certificates of custom domains. Names may be added and removed at any time. Clones share
@@ -62,6 +62,8 @@ struct Entry {
     /// Distinguishes it from an earlier entry with the same name.
     number: u64,
     certificate: Certificate,
+    /// Name of the record of `dns-01`, if that is delegated.
+    alias: Option<Arc<str>>,
     progress: Progress,
     /// Time of the next step; `None` while one runs.
     next: Option<Instant>,
@@ -88,6 +90,7 @@ struct RunningStep {
     name: Arc<str>,
     number: u64,
     certificate: Certificate,
+    alias: Option<Arc<str>>,
     progress: Progress,
 }
 
@@ -129,16 +132,32 @@ impl CertificateSet {
 
     /// Adds a name (or `*.name`) in lower-case A-labels, and returns its certificate: the stored
     /// one at first, if there is one. Only one order for it is pending at a time. A name that was
-    /// added before is not changed.
+    /// added before keeps its certificate.
     pub fn add(&self, name: &str) -> Certificate {
-        if let Some(entry) = self.0.schedule.lock().entries.get(name) {
+        self.add_with(name, None)
+    }
+
+    /// As [`Self::add`]. The name is validated by `dns-01` only, and its record is at `alias`, to which
+    /// the usual one is delegated.
+    pub fn add_delegated(&self, name: &str, alias: &str) -> Certificate {
+        self.add_with(name, Some(alias.into()))
+    }
+
+    fn add_with(&self, name: &str, alias: Option<Arc<str>>) -> Certificate {
+        if let Some(entry) = self.0.schedule.lock().entries.get_mut(name) {
+            // The domain may be another project's by now, with another alias.
+            entry.alias = alias;
             return entry.certificate.clone();
         }
         let name: Arc<str> = name.into();
         let (certificate, renewal) = self.0.stored(&name);
         let first = self.0.first_delay(&certificate, &renewal);
         let mut schedule = self.0.schedule.lock();
-        let certificate = schedule.insert(name, certificate, renewal, Instant::now() + first);
+        let next = Instant::now() + first;
+        let certificate = schedule.insert(Arc::clone(&name), certificate, renewal, next);
+        if let Some(entry) = schedule.entries.get_mut(&name) {
+            entry.alias = alias;
+        }
         drop(schedule);
         self.0.changed.notify_one();
         certificate
@@ -260,11 +279,16 @@ impl SetState {
 
     fn manager(&self, step: &RunningStep, client: &AuthorityClient) -> Manager {
         let name = &step.name;
+        let mut settings = Settings {
+            names: vec![name.to_string()],
+            challenge_alias: step.alias.as_deref().map(str::to_owned),
+            ..self.settings.clone()
+        };
+        if step.alias.is_some() {
+            settings.challenges = vec![ChallengeKind::Dns01];
+        }
         Manager {
-            settings: Settings {
-                names: vec![name.to_string()],
-                ..self.settings.clone()
-            },
+            settings,
             folder: StateFolder::existing(&domain_state_dir(&self.settings.state_dir, name)),
             client: client.clone(),
             certificate: step.certificate.clone(),
@@ -284,6 +308,7 @@ impl SetState {
             name: Arc::clone(name),
             number: 0,
             certificate: Certificate::default(),
+            alias: None,
             progress: Progress::new(Renewal::DUE),
         };
         let [client, _] = &self.clients;
@@ -333,6 +358,7 @@ impl Schedule {
         let entry = Entry {
             number: self.next_number,
             certificate: certificate.clone(),
+            alias: None,
             progress: Progress::new(renewal),
             next: Some(next),
         };
@@ -372,6 +398,7 @@ impl Schedule {
         Ok(RunningStep {
             number: entry.number,
             certificate: entry.certificate.clone(),
+            alias: entry.alias.clone(),
             progress: entry.progress,
             name,
         })
@@ -560,6 +587,31 @@ mod tests {
         let next = |name: &str| schedule.entries[name].next.unwrap();
         assert!(next("other.example") <= Instant::now());
         assert_eq!(schedule.due.len(), 2);
+    }
+
+    #[test]
+    fn a_delegated_name_is_validated_by_dns_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let set = set(directory.path());
+        let (name, alias) = ("*.app.example.com", "id.acme.example.net");
+        set.add_delegated(name, alias);
+        set.add("other.example.com");
+        for (name, kind, alias) in [
+            (name, ChallengeKind::Dns01, Some(alias)),
+            ("other.example.com", ChallengeKind::TlsAlpn01, None),
+        ] {
+            let known = set.0.schedule.lock().entries[name].alias.clone();
+            let step = RunningStep {
+                name: name.into(),
+                number: 0,
+                certificate: Certificate::default(),
+                alias: known,
+                progress: Progress::new(Renewal::DUE),
+            };
+            let manager = set.0.manager(&step, &set.0.clients[0]);
+            assert_eq!(manager.settings.challenges, [kind], "{name}");
+            assert_eq!(manager.settings.challenge_alias.as_deref(), alias);
+        }
     }
 
     #[test]

@@ -157,6 +157,9 @@ pub enum DomainRecordPurpose {
     Ownership,
     /// It directs visitors to the engine.
     Traffic,
+    /// It delegates the challenges of certificate authorities to the engine, for a domain that is
+    /// validated in the DNS.
+    Delegation,
 }
 
 /// A DNS record that the owner of a domain enters.

@@ -43,7 +43,8 @@ pub(super) async fn apply(
     now: Timestamp,
 ) -> HandlerResult<Outcome> {
     let jitter = u16::from_be_bytes(random::bytes::<2>()?);
-    let finding = report.map_or(RecordState::Unchecked, CheckReport::finding);
+    let is_pending = domain.state == State::Pending;
+    let finding = report.map_or(RecordState::Unchecked, |report| report.finding(is_pending));
     let (mut next, change) = match after_check(domain, finding, now, jitter) {
         Step::Keep(next, change) => (next, change),
         Step::Delete => {

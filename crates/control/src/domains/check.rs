@@ -14,25 +14,33 @@ use tokio::time::timeout;
 
 use super::dns::{Answer, Answers, LIMIT, Resolver, Walk, WalkError, addresses, text};
 use super::lifecycle::RecordState;
-use super::records::ExpectedRecords;
+use super::records::{Delegation, ExpectedRecords};
 use crate::http_api::user_text::printable;
 
-/// Results of both checks.
+/// Results of all checks.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CheckReport {
     pub(super) ownership: DomainCheck,
     pub(super) traffic: DomainCheck,
+    /// `None` if the domain needs no such record.
+    pub(super) delegation: Option<DomainCheck>,
     /// False if no name server at all answered, or none was asked. Then the platform itself has no
     /// access to the DNS.
     has_access: bool,
 }
 
 impl CheckReport {
-    /// The effect on the state of the domain.
-    pub(super) fn finding(&self) -> RecordState {
-        let results = [self.ownership.result, self.traffic.result];
+    /// The effect on the state of a domain. The delegation counts only while the domain is pending:
+    /// later its loss only prevents renewals, and an uploaded certificate does without it.
+    pub(super) fn finding(&self, is_pending: bool) -> RecordState {
+        let delegation = self.delegation.as_ref().filter(|_| is_pending);
+        let checks = [&self.ownership, &self.traffic].into_iter();
+        let results: Vec<_> = checks.chain(delegation).map(|check| check.result).collect();
         let is = |wanted| results.contains(&wanted);
-        if results == [DomainCheckResult::Found; 2] {
+        if results
+            .iter()
+            .all(|result| *result == DomainCheckResult::Found)
+        {
             RecordState::Found
         } else if is(DomainCheckResult::Missing) || is(DomainCheckResult::Different) {
             RecordState::Missing
@@ -45,46 +53,55 @@ impl CheckReport {
 
     /// The checks, in the order of the records.
     pub(super) fn checks(&self) -> Vec<DomainCheck> {
-        vec![self.ownership.clone(), self.traffic.clone()]
+        let mut checks = vec![self.ownership.clone(), self.traffic.clone()];
+        checks.extend(self.delegation.clone());
+        checks
     }
 
-    fn failed(error: &WalkError, has_access: bool) -> Self {
+    fn failed(expected: &ExpectedRecords, error: &WalkError, has_access: bool) -> Self {
+        let has_delegation = expected.delegation.is_some();
         Self {
             ownership: failed(DomainRecordPurpose::Ownership, error),
             traffic: failed(DomainRecordPurpose::Traffic, error),
+            delegation: has_delegation.then(|| failed(DomainRecordPurpose::Delegation, error)),
             has_access,
         }
     }
 }
 
-/// Checks both records at the request of a user.
+/// Checks the records at the request of a user.
 pub(super) async fn check_on_request(
     resolver: &Resolver,
     expected: &ExpectedRecords,
 ) -> CheckReport {
     match resolver.slot().await {
         Ok(_slot) => check(resolver, expected).await,
-        Err(error) => CheckReport::failed(&error, false),
+        Err(error) => CheckReport::failed(expected, &error, false),
     }
 }
 
-/// Checks both records at the authoritative name servers.
+/// Checks the records at the authoritative name servers.
 pub(super) async fn check(resolver: &Resolver, expected: &ExpectedRecords) -> CheckReport {
     let mut walk = resolver.walk();
-    let both = async {
+    let all = async {
         let ownership = ownership(&mut walk, expected).await;
         let traffic = traffic(&mut walk, expected).await;
-        (ownership, traffic)
+        let delegation = match &expected.delegation {
+            Some(record) => Some(delegation(&mut walk, record).await),
+            None => None,
+        };
+        (ownership, traffic, delegation)
     };
-    let both = timeout(LIMIT, both).await;
+    let all = timeout(LIMIT, all).await;
     let has_access = walk.has_response();
-    match both {
-        Ok((ownership, traffic)) => CheckReport {
+    match all {
+        Ok((ownership, traffic, delegation)) => CheckReport {
             ownership,
             traffic,
+            delegation,
             has_access,
         },
-        Err(_) => CheckReport::failed(&WalkError::Timeout, has_access),
+        Err(_) => CheckReport::failed(expected, &WalkError::Timeout, has_access),
     }
 }
 
@@ -104,8 +121,38 @@ fn judge_ownership(answers: &Answers, expected: &ExpectedRecords) -> DomainCheck
         Answer::Records(records) => values(records).contains(&expected.proof),
         Answer::Alias(_) | Answer::Nothing => false,
     };
+    let record = format!("TXT {} \"{}\"", expected.challenge, expected.proof);
+    judge_record(DomainRecordPurpose::Ownership, answers, proves, &record)
+}
+
+async fn delegation(walk: &mut Walk<'_>, record: &Delegation) -> DomainCheck {
+    let purpose = DomainRecordPurpose::Delegation;
+    let Some(name) = absolute(&record.name) else {
+        return failed(purpose, &WalkError::Timeout);
+    };
+    // An authority asks for this type, too, and follows the alias.
+    match walk.answers(&name, RecordType::TXT).await {
+        Ok(answers) => {
+            let leads = |answer: &Answer| match answer {
+                Answer::Alias(target) => text(target) == record.target,
+                Answer::Records(_) | Answer::Nothing => false,
+            };
+            let shown = format!("CNAME {} {}", record.name, record.target);
+            judge_record(purpose, &answers, leads, &shown)
+        }
+        Err(error) => failed(purpose, &error),
+    }
+}
+
+/// Judges a record that has to be at its own name. `record` describes it.
+fn judge_record(
+    purpose: DomainRecordPurpose,
+    answers: &Answers,
+    is_right: impl Fn(&Answer) -> bool,
+    record: &str,
+) -> DomainCheck {
     let (with, without): (Vec<_>, Vec<_>) =
-        answers.0.iter().partition(|(_, answer)| proves(answer));
+        answers.0.iter().partition(|(_, answer)| is_right(answer));
     let seen: BTreeSet<String> = without
         .iter()
         .flat_map(|(_, answer)| match answer {
@@ -114,7 +161,6 @@ fn judge_ownership(answers: &Answers, expected: &ExpectedRecords) -> DomainCheck
             Answer::Nothing => Vec::new(),
         })
         .collect();
-    let record = format!("TXT {} \"{}\"", expected.challenge, expected.proof);
     let (result, detail) = match (with.as_slice(), without.as_slice()) {
         (_, []) => (DomainCheckResult::Found, "The record was found.".to_owned()),
         ([], _) => {
@@ -139,7 +185,7 @@ fn judge_ownership(answers: &Answers, expected: &ExpectedRecords) -> DomainCheck
             ),
         ),
     };
-    finished(DomainRecordPurpose::Ownership, result, seen, detail)
+    finished(purpose, result, seen, detail)
 }
 
 async fn traffic(walk: &mut Walk<'_>, expected: &ExpectedRecords) -> DomainCheck {
@@ -392,7 +438,7 @@ mod tests {
         let start = Instant::now();
         let report = check(&resolver, &expected).await;
         assert_eq!(start.elapsed().as_secs(), LIMIT.as_secs());
-        assert_eq!(report.finding(), RecordState::Unchecked);
+        assert_eq!(report.finding(true), RecordState::Unchecked);
         for one in report.checks() {
             assert_eq!(one.result, DomainCheckResult::Unreachable);
             assert!(one.detail.contains("10 seconds"), "{}", one.detail);
@@ -413,6 +459,7 @@ mod tests {
             proof: "svc-domain-verification=x".to_owned(),
             host: "app.example.com".to_owned(),
             target: "0a1b2c3d.engine.example".to_owned(),
+            delegation: None,
         }
     }
 
@@ -426,7 +473,7 @@ mod tests {
             slots.push(slot);
         }
         let report = check_on_request(&resolver, &expected).await;
-        assert_eq!(report.finding(), RecordState::Unchecked);
+        assert_eq!(report.finding(true), RecordState::Unchecked);
         assert!(report.ownership.detail.contains("too many domains"));
         let report = check(&resolver, &expected).await;
         assert!(report.ownership.detail.contains("10 seconds"));
@@ -439,6 +486,7 @@ mod tests {
             proof: "svc-domain-verification=abc".to_owned(),
             host: "a.example".to_owned(),
             target: "0a1b2c3d.engine.example".to_owned(),
+            delegation: None,
         };
         let found = |values: &[&[&str]]| {
             let record = |parts: &&[&str]| {

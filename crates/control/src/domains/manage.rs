@@ -8,7 +8,7 @@ use axum::extract::State;
 use data_encoding::BASE32_NOPAD;
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
-use store::domains::{self, State as DomainState};
+use store::domains::{self, CertificateValidation, State as DomainState};
 use types::event::EventType;
 use types::id::{DomainId, unix_millis};
 use types::permission::Permission;
@@ -80,6 +80,9 @@ pub(super) async fn create(
         certificate_expires_at: None,
     };
     let expected = ExpectedRecords::new(&app, &project, &domain)?;
+    if new.validation == CertificateValidation::Dns01 && expected.delegation.is_none() {
+        return Err(no_challenge_zone());
+    }
     domains::insert(&mut tx, &domain).await?;
     let kind = EventType::DomainCreated;
     changes::note(&mut tx, &app, (&project, &domain), kind, Some(&who), now).await?;
@@ -150,6 +153,17 @@ fn is_recent(domain: &domains::Domain, now: Timestamp) -> bool {
         .last_checked_at
         // One in the future was made before the clock was set back.
         .is_some_and(|last| last <= now && now.duration_since(last) < CHECK_PAUSE)
+}
+
+/// 409 for a domain whose challenges no engine of the project can answer.
+fn no_challenge_zone() -> Refusal {
+    let detail = "The engines of this project cannot prove names to a certificate authority in the DNS, \
+                  which wildcards and dns_01 need. The operator of the platform has to set \
+                  domains.challenge_zones to a zone that the engines answer \
+                  (certs.acme.dns_responder.zone) or change (certs.acme.dns_update, dns_program). \
+                  Until then, add each name below as a domain of its own.";
+    let problem = Problem::new(409, "dns_validation_unavailable", detail);
+    problem.with_field("hostname").into()
 }
 
 /// 429 for a user that adds domains too often.

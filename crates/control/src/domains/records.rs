@@ -1,7 +1,7 @@
 //! The DNS records that a custom domain needs.
 
 use api::control::domains::{DomainRecord, DomainRecordPurpose};
-use store::domains::Domain;
+use store::domains::{CertificateValidation, Domain};
 use store::projects::Project;
 use types::domain_name::CHALLENGE_PREFIX;
 use types::problem::Problem;
@@ -22,6 +22,18 @@ pub(super) struct ExpectedRecords {
     pub(super) host: String,
     /// Host of the project's engine, the target of the traffic record.
     pub(super) target: String,
+    /// The delegation of the challenges of authorities, if they validate the domain in the DNS and the
+    /// engines have a zone for them.
+    pub(super) delegation: Option<Delegation>,
+}
+
+/// A CNAME record that delegates the challenges of certificate authorities.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Delegation {
+    /// Its name: that of the challenges (RFC 8555 section 8.4).
+    pub(super) name: String,
+    /// Its target. It is the same as long as the project has the domain.
+    pub(super) target: String,
 }
 
 impl ExpectedRecords {
@@ -36,12 +48,13 @@ impl ExpectedRecords {
             proof: format!("{PROOF_PREFIX}{}", domain.token),
             host: domain.hostname.clone(),
             target: format!("{}.{}", project.endpoint, region.domain),
+            delegation: delegation(app, domain, &region.domain),
         })
     }
 
     /// The records as they are shown to the owner of the domain.
     pub(super) fn shown(&self) -> Vec<DomainRecord> {
-        vec![
+        let mut records = vec![
             DomainRecord {
                 purpose: DomainRecordPurpose::Ownership,
                 kind: "TXT".to_owned(),
@@ -54,7 +67,24 @@ impl ExpectedRecords {
                 name: self.host.clone(),
                 value: self.target.clone(),
             },
-        ]
+        ];
+        records.extend(self.delegation.as_ref().map(|delegation| DomainRecord {
+            purpose: DomainRecordPurpose::Delegation,
+            kind: "CNAME".to_owned(),
+            name: delegation.name.clone(),
+            value: delegation.target.clone(),
+        }));
+        records
+    }
+}
+
+fn delegation(app: &App, domain: &Domain, cluster: &str) -> Option<Delegation> {
+    match domain.certificate_validation {
+        CertificateValidation::TlsAlpn01 => None,
+        CertificateValidation::Dns01 => Some(Delegation {
+            name: acme::challenge_name(&domain.hostname),
+            target: app.config.domains.challenge_alias(cluster, domain.id)?,
+        }),
     }
 }
 

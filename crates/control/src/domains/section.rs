@@ -1,10 +1,13 @@
 //! The `domains` section of the configuration.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use daemon::config::ConfigError;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use types::id::DomainId;
+use types::tunnel::Hostname;
 
 /// Name servers that are asked about custom domains.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub struct DomainsConfig {
     pub name_server_port: u16,
     /// True if name servers may have addresses that are not public.
     pub allow_private_nameservers: bool,
+    /// The zone for delegated challenges of each cluster that has one, by the domain of the cluster.
+    pub challenge_zones: BTreeMap<String, String>,
 }
 
 /// The section as it is written in the file.
@@ -30,6 +35,11 @@ pub struct DomainsSection {
     /// Ask name servers whose addresses are not public, such as those of a closed network. Every user
     /// who may add a domain can then send DNS queries there.
     allow_private_nameservers: bool,
+    /// For each cluster domain a zone for the challenges of domains that are validated in the DNS, such
+    /// as wildcards: owners of domains delegate `_acme-challenge` to a name in it. The engines of the
+    /// cluster answer for it (`certs.acme.dns_responder.zone`) or change it (`dns_update`,
+    /// `dns_program`).
+    challenge_zones: BTreeMap<String, String>,
 }
 
 impl Default for DomainsSection {
@@ -38,6 +48,7 @@ impl Default for DomainsSection {
             root_servers: Vec::new(),
             name_server_port: 53,
             allow_private_nameservers: false,
+            challenge_zones: BTreeMap::new(),
         }
     }
 }
@@ -65,10 +76,22 @@ impl DomainsSection {
         } else {
             given
         };
+        let zones = self.challenge_zones.into_iter();
+        let challenge_zones = zones.map(|(cluster, zone)| {
+            let key = format!("domains.challenge_zones.{cluster}");
+            let parsed: Result<Hostname, _> = zone.parse();
+            let name = parsed.map_err(|error| ConfigError::new(key.clone(), error.to_string()))?;
+            if name.as_str().len() > MAX_ZONE_BYTES {
+                let message = format!("expected at most {MAX_ZONE_BYTES} bytes");
+                return Err(ConfigError::new(key, message));
+            }
+            Ok((cluster, name.as_str().to_owned()))
+        });
         Ok(DomainsConfig {
             root_servers,
             name_server_port: self.name_server_port,
             allow_private_nameservers: self.allow_private_nameservers,
+            challenge_zones: challenge_zones.collect::<Result<_, _>>()?,
         })
     }
 }
@@ -79,16 +102,29 @@ impl Default for DomainsConfig {
             root_servers: ROOT_SERVERS.to_vec(),
             name_server_port: 53,
             allow_private_nameservers: false,
+            challenge_zones: BTreeMap::new(),
         }
     }
 }
 
 impl DomainsConfig {
+    /// The name to which the owner of a domain delegates `_acme-challenge`. `None` if the cluster has
+    /// no zone for it. It is the same as long as the project has the domain.
+    pub(crate) fn challenge_alias(&self, cluster: &str, id: DomainId) -> Option<String> {
+        let zone = self.challenge_zones.get(cluster)?;
+        // The label has 26 letters and digits.
+        let label = id.as_str().trim_start_matches("dom_");
+        Some(format!("{label}.{zone}"))
+    }
+
     /// The address of a name server.
     pub(super) fn at(&self, ip: IpAddr) -> SocketAddr {
         SocketAddr::new(ip, self.name_server_port)
     }
 }
+
+/// A name has 253 bytes (RFC 1035 section 2.3.4), of which the label of a domain takes 27.
+const MAX_ZONE_BYTES: usize = 226;
 
 /// As many as the Internet has.
 const MAX_ROOT_SERVERS: usize = 26;
@@ -135,5 +171,16 @@ mod tests {
         };
         let error = section.check().unwrap_err().to_string();
         assert!(error.contains("domains.name_server_port"), "{error}");
+        let long = format!("{}example", "a.".repeat(115));
+        for zone in ["a b", "", long.as_str()] {
+            let zones = [("engine.example".to_owned(), zone.to_owned())];
+            let section = DomainsSection {
+                challenge_zones: zones.into(),
+                ..DomainsSection::default()
+            };
+            let error = section.check().unwrap_err().to_string();
+            let key = "domains.challenge_zones.engine.example";
+            assert!(error.contains(key), "{error}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use store::{credentials, directory};
 
 use crate::billing::plans::Region;
 use crate::config::Config;
+use crate::domains::DomainsConfig;
 use crate::oauth::Clients;
 
 /// A cluster of the configuration.
@@ -26,6 +27,8 @@ pub(super) struct Cluster {
     base_url: String,
     /// The realm of TURN credentials, if the receivers are relays.
     pub(super) relay_realm: Option<String>,
+    /// The names to which challenges of custom domains are delegated.
+    pub(super) domains: DomainsConfig,
     /// Fingerprint of all fields above. An engine that connected under another configuration
     /// receives the whole state again.
     pub(super) fingerprint: String,
@@ -79,6 +82,7 @@ impl Cluster {
             ids,
             relay_realm,
             clients.accepts_documents(),
+            config.domains.challenge_zones.get(domain),
         ]);
         let digest = ::credentials::digest(&all.to_string());
         Self {
@@ -88,6 +92,7 @@ impl Cluster {
             clients: clients.clone(),
             base_url,
             relay_realm,
+            domains: config.domains.clone(),
             fingerprint: hex::encode(digest.first_chunk::<4>().unwrap_or(&[0; 4])),
         }
     }

@@ -64,7 +64,7 @@ fn project(
         settings: settings.unwrap_or_default(),
         limits: cluster.limits(&row.plan),
         addresses: ports_of(ports, row.id).collect(),
-        domains: domains_of(domains, row.id).collect(),
+        domains: domains_of(cluster, domains, row.id).collect(),
         id: row.id.to_string(),
         endpoint: row.endpoint,
         workspace_id: row.workspace_id.to_string(),
@@ -87,13 +87,14 @@ fn ports_of(ports: &[directory::Port], project_id: ProjectId) -> impl Iterator<I
 }
 
 fn domains_of(
+    cluster: &Cluster,
     domains: &[directory::CustomDomain],
     project_id: ProjectId,
 ) -> impl Iterator<Item = CustomDomain> {
     let own = domains
         .iter()
         .filter(move |domain| domain.project_id == project_id);
-    own.map(|domain| CustomDomain {
+    own.map(move |domain| CustomDomain {
         id: domain.id.to_string(),
         hostname: domain.hostname.clone(),
         certificate_validation: match domain.certificate_validation {
@@ -101,6 +102,12 @@ fn domains_of(
             CertificateValidation::Dns01 => DomainCertificateValidation::Dns01,
         },
         has_certificate: domain.certificate_expires_at.is_some(),
+        challenge_alias: match domain.certificate_validation {
+            CertificateValidation::TlsAlpn01 => None,
+            CertificateValidation::Dns01 => {
+                cluster.domains.challenge_alias(&cluster.domain, domain.id)
+            }
+        },
     })
 }
 

@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use acme::{CertificateSet, ChallengeKind, IssuedCertificate, Settings};
+use acme::{
+    CertificateSet, ChallengeKind, DnsProvider, IssuedCertificate, Settings, challenge_name,
+};
 use api::control::domains::DomainCertificateValidation;
 use api::link::{self, CustomDomain, Item};
 use daemon::tls::DOMAIN_EXPIRY_METRIC;
@@ -158,7 +160,7 @@ impl ProjectDomains {
             let ordered = known.as_ref().and_then(|known| known.certificate.ordered());
             DomainCertificate::Uploaded(ordered)
         } else {
-            self.certificate(name, wanted.certificate_validation)
+            self.certificate(name, wanted)
         };
         let domain = Domain {
             name: name.clone(),
@@ -270,17 +272,30 @@ impl ProjectDomains {
     }
 
     /// The certificate of a new domain. An order that the authority cannot validate is not placed.
-    fn certificate(
-        &self,
-        name: &DomainName,
-        validation: DomainCertificateValidation,
-    ) -> DomainCertificate {
-        match &self.orders {
-            Some((set, settings)) if can_be_validated(name, validation, settings) => {
-                DomainCertificate::Ordered(set.add(name.as_str()))
-            }
-            _ => DomainCertificate::Own,
+    fn certificate(&self, name: &DomainName, wanted: &CustomDomain) -> DomainCertificate {
+        let validation = wanted.certificate_validation;
+        let Some((set, settings)) = &self.orders else {
+            return DomainCertificate::Own;
+        };
+        if !can_be_validated(name, validation, settings) {
+            return DomainCertificate::Own;
         }
+        if validation == DomainCertificateValidation::TlsAlpn01 {
+            return DomainCertificate::Ordered(set.add(name.as_str()));
+        }
+        let alias = wanted.challenge_alias.as_deref();
+        if !has_answer(name, alias, settings) {
+            warn!(
+                domain = %name, record = alias,
+                "no certificate is ordered for a custom domain: `certs.acme.dns_responder.zone` of this \
+                 engine is not the zone in `domains.challenge_zones` of the platform"
+            );
+            return DomainCertificate::Own;
+        }
+        DomainCertificate::Ordered(match alias {
+            Some(alias) => set.add_delegated(name.as_str(), alias),
+            None => set.add(name.as_str()),
+        })
     }
 
     fn end_orders(&self, name: &DomainName) {
@@ -338,6 +353,17 @@ fn can_be_validated(
         DomainCertificateValidation::Dns01 => kinds.any(is_dns),
     };
     has_kind && can_be_ordered(name, settings)
+}
+
+/// True if the authority finds the record of `dns-01`, at `alias` if the challenge is delegated: a
+/// responder has to answer for its name. Programs and other servers may have every zone.
+fn has_answer(name: &DomainName, alias: Option<&str>, settings: &Settings) -> bool {
+    let Some(DnsProvider::Responder(responder)) = &settings.dns else {
+        return true;
+    };
+    let usual = || responder.published_name(&challenge_name(name.as_str()));
+    let record = alias.map_or_else(usual, str::to_owned);
+    responder.zones.contain(&record)
 }
 
 #[cfg(test)]
@@ -447,6 +473,7 @@ mod tests {
             ca_file: None,
             challenges,
             dns: None,
+            challenge_alias: None,
             names: Vec::new(),
             state_dir: state_dir.to_owned(),
             first_retry: Duration::from_mins(5),
@@ -475,6 +502,42 @@ mod tests {
             let name = name.parse().unwrap();
             let found = can_be_validated(&name, validation, &settings);
             assert_eq!(found, expected, "{name} {validation:?} {:?}", all[kind]);
+        }
+    }
+
+    /// The responder has a zone for delegated challenges, and the platform another one.
+    #[test]
+    fn a_responder_has_to_answer_for_the_delegated_challenge() {
+        let zones = vec![dns::Zone::of_challenges("acme.example.net").unwrap()];
+        let responder = |alias_zone: Option<&str>| {
+            DnsProvider::Responder(acme::ResponderSettings {
+                listen: Vec::new(),
+                zones: dns::Zones::new("engine.example", zones.clone()).unwrap(),
+                alias_zone: alias_zone.map(str::to_owned),
+            })
+        };
+        let name = "*.app.example.com".parse().unwrap();
+        for (dns, alias, expected) in [
+            (None, Some("id.acme.example.net"), true),
+            (
+                Some(responder(Some("acme.example.net"))),
+                Some("id.acme.example.net"),
+                true,
+            ),
+            (
+                Some(responder(Some("acme.example.net"))),
+                Some("id.other.example"),
+                false,
+            ),
+            (Some(responder(Some("acme.example.net"))), None, true),
+            (Some(responder(None)), Some("id.acme.example.net"), true),
+            (Some(responder(None)), None, false),
+        ] {
+            let settings = Settings {
+                dns,
+                ..settings(vec![ChallengeKind::Dns01], Path::new(""))
+            };
+            assert_eq!(has_answer(&name, alias, &settings), expected, "{alias:?}");
         }
     }
 

@@ -92,6 +92,7 @@ impl NameServers {
             "root_servers": [Self::address(0)],
             "name_server_port": self.port,
             "allow_private_nameservers": true,
+            "challenge_zones": {"engine.example": "acme.example.net"},
         })
     }
 

@@ -1,6 +1,7 @@
 //! Custom domains, with authoritative name servers on loopback.
 
 mod certificates;
+mod delegation;
 mod names;
 mod servers;
 mod states;

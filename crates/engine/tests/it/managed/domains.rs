@@ -23,6 +23,7 @@ fn with_domain(project: &mut Project) {
         hostname: APP.to_owned(),
         certificate_validation: DomainCertificateValidation::TlsAlpn01,
         has_certificate: false,
+        challenge_alias: None,
     }];
 }
 
