@@ -52,6 +52,14 @@ impl ManagedPair {
         Self::start(None, &platform, &engine)
     }
 
+    /// With an embedded database; `platform` overrides sections of the platform's configuration.
+    ///
+    /// # Errors
+    /// As [`on_sqlite`](Self::on_sqlite).
+    pub fn with_platform(platform: &Value) -> Result<Self> {
+        Self::start(None, platform, &json!({}))
+    }
+
     /// With a separate PostgreSQL server.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use e2e::{Agent, Authority, Curl, Service, Svc, eventually};
+use e2e::{Agent, Authority, Curl, ManagedPair, NameServer, Service, Svc, dig, eventually};
 use serde_json::{Value, json};
 
 use super::{check, dns_program, log, port, wait_for_certificate};
@@ -173,5 +173,71 @@ fn a_wildcard_without_dns_is_reported_and_not_ordered() -> Result<()> {
     let checked = check(&svc)?;
     assert!(checked.contains("a wildcard needs dns-01"), "{checked}");
     assert!(!authority.state_dir().join("domains").exists());
+    Ok(())
+}
+
+/// A record as a line of a zone file.
+fn line(record: &Value) -> Result<String> {
+    let text = |member: &str| record[member].as_str().context("no text");
+    let (name, kind, value) = (text("name")?, text("type")?, text("value")?);
+    Ok(match kind {
+        "TXT" => format!("{name}. IN TXT \"{value}\"\n"),
+        _ => format!("{name}. IN {kind} {value}.\n"),
+    })
+}
+
+/// The owner of a domain delegates its challenges to a zone that the engine changes in BIND. The
+/// platform finds all three records there, and Pebble follows the delegation.
+#[test]
+fn a_wildcard_of_a_project_is_validated_through_its_delegation() -> Result<()> {
+    let port = ports::lease();
+    let server = format!("127.0.0.1:{port}");
+    let authority = Authority::start(&[("PEBBLE_DNS_SERVER", server.as_str())])?;
+    let platform = json!({"domains": {
+        "root_servers": ["127.0.0.1"],
+        "name_server_port": port,
+        "allow_private_nameservers": true,
+        "challenge_zones": {"engine.localhost": "acme.example.net"},
+    }});
+    let mut managed = ManagedPair::with_platform(&platform)?;
+    let key = authority.directory().join("tsig.key");
+    fs::write(&key, NameServer::SECRET)?;
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+    let acme = authority.section(&json!({
+        "challenges": ["tls-alpn-01", "dns-01"],
+        "dns_update": {"server": server, "key_name": NameServer::KEY, "key_file": key},
+    }));
+    managed
+        .engine
+        .kill_and_configure(|config| config["certs"]["acme"] = acme)?;
+
+    let domains = format!("/api/projects/tunnels/{}/domains", managed.project());
+    let body = json!({"hostname": "*.wild.example.com"});
+    let added = managed.call("POST", &domains, Some(&body))?.json();
+    let records = added["records"].as_array().context("no records")?;
+    let lines = records.iter().map(line).collect::<Result<String>>()?;
+    let alias = records
+        .get(2)
+        .and_then(|record| record["value"].as_str())
+        .context("no delegation")?;
+    let _bind = NameServer::start_at(port, &lines)?;
+    let id = added["id"].as_str().context("no id")?;
+    let verify = format!("{domains}/{id}/verify");
+    let verified = managed.call("POST", &verify, None)?.json();
+    assert_eq!(verified["status"], "verified", "{verified}");
+
+    let state = authority.state_dir().join("domains/_.wild.example.com");
+    eventually("the certificate of the wildcard", || {
+        Ok(state.join("certificate.json").exists())
+    })?;
+    let service = Service::answering(|| "below".to_owned())?.to_string();
+    let _agent = managed.forward(&service, &["--hostname", "a.wild.example.com"])?;
+    let engine = &managed.engine;
+    wait_for_domain(engine, authority.root(), "a.wild.example.com", "below")?;
+    assert_eq!(
+        dig(&server, &["+short", alias, "TXT"])?,
+        "",
+        "it is removed"
+    );
     Ok(())
 }
