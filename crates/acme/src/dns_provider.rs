@@ -75,6 +75,13 @@ impl DnsProvider {
         }
     }
 
+    /// Sets the URL of the account, for CAA records of the responder.
+    pub(crate) fn set_account(&self, url: &str) {
+        if let Self::Responder(settings) = self {
+            settings.zones.set_account(url);
+        }
+    }
+
     /// Delay between the last record and the request for its validation.
     pub(crate) fn propagation(&self) -> Duration {
         match self {

@@ -59,6 +59,13 @@ pub(crate) struct DnsResponderSection {
     /// Addresses of the engines for `serve_zone`.
     #[schemars(example = ["192.0.2.1", "2001:db8::1"])]
     pub(crate) addresses: Vec<String>,
+    /// Certificate authorities that may issue certificates for names in the zone of `serve_zone` (CAA
+    /// records), the one of `directory` first. Without this key every authority may.
+    #[schemars(example = ["letsencrypt.org"])]
+    pub(crate) caa: Vec<String>,
+    /// The first authority of `caa` may do so only for the account in `state_dir` (`accounturi`, RFC
+    /// 8657), once it is known. Not for several engines with accounts of their own.
+    pub(crate) caa_account: bool,
 }
 
 impl Default for DnsResponderSection {
@@ -69,6 +76,8 @@ impl Default for DnsResponderSection {
             zone: None,
             serve_zone: false,
             addresses: Vec::new(),
+            caa: Vec::new(),
+            caa_account: false,
         }
     }
 }
@@ -237,6 +246,9 @@ fn responder(
         listen.extend(errors.keep(parsed));
     }
     let addresses = errors.keep(host_addresses(&section, outer));
+    if let Err(error) = check_caa(&section, outer) {
+        errors.push(error);
+    }
     let name_server = section.name_server.as_deref().unwrap_or(context.outer.host);
     let zones = addresses.map(|addresses| zones(&section, addresses, name_server, context));
     let zones = zones.and_then(|zones| errors.keep(zones));
@@ -285,6 +297,25 @@ fn host_addresses(
     errors.finish(Some(addresses))
 }
 
+/// Checks that the CAA records are used.
+fn check_caa(section: &DnsResponderSection, outer: &SectionContext<'_>) -> Result<(), ConfigError> {
+    let key = |name: &str| outer.key(&format!("dns_responder.{name}"));
+    let issuers = &section.caa;
+    if !issuers.is_empty() && !section.serve_zone {
+        let message = "the authorities are not used; set serve_zone";
+        return Err(ConfigError::new(key("caa"), message));
+    }
+    if issuers.is_empty() && section.caa_account {
+        let message = "this is not used; list the authority of the account in caa";
+        return Err(ConfigError::new(key("caa_account"), message));
+    }
+    if issuers.len() > MAX_ISSUERS {
+        let message = format!("at most {MAX_ISSUERS} authorities are supported");
+        return Err(ConfigError::new(key("caa"), message));
+    }
+    Ok(())
+}
+
 /// The zones that are delegated to this engine.
 fn zones(
     section: &DnsResponderSection,
@@ -301,7 +332,9 @@ fn zones(
     let hosts = format!("t.{}", outer.host);
     if section.serve_zone {
         let zone = Zone::of_hosts(&hosts, addresses);
-        zones.push(zone.map_err(failed("serve_zone"))?);
+        let zone = zone.map_err(failed("serve_zone"))?;
+        let zone = zone.with_caa(&section.caa, section.caa_account);
+        zones.push(zone.map_err(failed("caa"))?);
     }
     let names = || context.names.iter().chain(outer.other_names);
     if let Some(zone) = &section.zone {
@@ -339,6 +372,9 @@ pub(crate) fn inspect(settings: &Settings, section: &str) -> Result<(), ConfigEr
 }
 
 const DNS_PORT: u16 = 53;
+
+/// Nobody orders from more authorities.
+const MAX_ISSUERS: usize = 8;
 
 /// Three or four of a kind fit into a datagram, and resolvers use TCP for more.
 const MAX_ADDRESSES: usize = 8;

@@ -321,6 +321,10 @@ impl Manager {
         let Ok(Some(account)) = account else {
             return USUAL_QUESTION;
         };
+        // A process that has a certificate already orders nothing at its start.
+        if let Some(provider) = &self.settings.dns {
+            provider.set_account(account.id());
+        }
         match account.renewal_info(&identifier).await {
             Ok((info, delay)) => {
                 self.renewal.window = Some(RenewalWindow {

@@ -102,6 +102,10 @@ impl OrderAttempt<'_> {
         account: &Account,
         replaces: Option<CertificateIdentifier<'_>>,
     ) -> Result<IssuedCertificate, OrderError> {
+        // Before the order: the authority reads it.
+        if let Some(provider) = &self.settings.dns {
+            provider.set_account(account.id());
+        }
         let (mut order, key) = match self.unfinished(account).await? {
             Some(unfinished) => unfinished,
             None => self.place(account, replaces).await?,

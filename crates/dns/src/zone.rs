@@ -5,8 +5,10 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hickory_proto::rr::rdata::{A, AAAA, HINFO, NS, SOA, TXT};
+use hickory_proto::rr::rdata::caa::KeyValue;
+use hickory_proto::rr::rdata::{A, AAAA, CAA, HINFO, NS, SOA, TXT};
 use hickory_proto::rr::{Name, RData, RecordType};
+use parking_lot::Mutex;
 
 use crate::name::{NameError, parse_name};
 use crate::records::DnsRecords;
@@ -17,6 +19,10 @@ pub struct Zone {
     apex: Name,
     /// Addresses of all its names; empty for a zone that is only for challenges.
     addresses: Vec<IpAddr>,
+    /// Authorities that may issue certificates for its names (CAA, RFC 8659); empty for all.
+    issuers: Vec<Name>,
+    /// The first of them may do so for one account only (RFC 8657).
+    has_account: bool,
 }
 
 impl Zone {
@@ -34,7 +40,32 @@ impl Zone {
     /// The text is no name.
     pub fn of_hosts(apex: &str, addresses: Vec<IpAddr>) -> Result<Self, NameError> {
         let apex = parse_name(apex)?;
-        Ok(Self { apex, addresses })
+        Ok(Self {
+            apex,
+            addresses,
+            issuers: Vec::new(),
+            has_account: false,
+        })
+    }
+
+    /// The same with CAA records at its first name, which apply to all names below: only these
+    /// authorities issue certificates. With `has_account` the first one does so only for the account of
+    /// [`Zones::set_account`], once it is known.
+    ///
+    /// # Errors
+    /// A text is no name.
+    pub fn with_caa(self, issuers: &[String], has_account: bool) -> Result<Self, NameError> {
+        let issuers = issuers.iter().map(|issuer| -> Result<Name, NameError> {
+            let mut name = parse_name(issuer)?.to_lowercase();
+            // The value of a record is a text without the dot of a complete name.
+            name.set_fqdn(false);
+            Ok(name)
+        });
+        Ok(Self {
+            issuers: issuers.collect::<Result<_, _>>()?,
+            has_account,
+            ..self
+        })
     }
 
     /// Its first name.
@@ -56,6 +87,8 @@ pub struct Zones {
     /// The labels of the longest of these names.
     most_labels: usize,
     records: DnsRecords,
+    /// URL of the account for CAA records.
+    account: Arc<Mutex<Option<String>>>,
 }
 
 /// Result of a look-up.
@@ -85,12 +118,35 @@ impl Zones {
             above: Arc::new(zones.iter().flat_map(Zone::names_above).collect()),
             by_apex: Arc::new(by_apex(zones)),
             records: DnsRecords::default(),
+            account: Arc::default(),
         })
     }
 
     /// The records of challenges, which orders change.
     pub fn records(&self) -> &DnsRecords {
         &self.records
+    }
+
+    /// Sets the URL of the account for CAA records. One that cannot be part of a record counts as
+    /// unknown.
+    pub fn set_account(&self, url: &str) {
+        // RFC 8659 section 4.2.
+        let is_value = |byte: u8| byte.is_ascii_graphic() && byte != b';';
+        let is_usable = url.len() <= MAX_ACCOUNT_BYTES && url.bytes().all(is_value);
+        *self.account.lock() = is_usable.then(|| url.to_owned());
+    }
+
+    /// The CAA records of a zone.
+    fn caa(&self, zone: &Zone) -> Vec<RData> {
+        let account = self.account.lock().clone();
+        let mut account = account.filter(|_| zone.has_account);
+        let issuers = zone.issuers.iter();
+        let records = issuers.map(|issuer| {
+            let options = account.take().map(|url| KeyValue::new(ACCOUNT_URI, url));
+            let options = options.into_iter().collect();
+            RData::CAA(CAA::new_issue(false, Some(issuer.clone()), options))
+        });
+        records.collect()
     }
 
     /// Returns true if a zone contains the name. A text that is no name is in no zone.
@@ -129,6 +185,7 @@ impl Zones {
             RecordType::NS if is_apex => {
                 (vec![RData::NS(NS(self.name_server.clone()))], SERVER_TTL)
             }
+            RecordType::CAA if is_apex => (self.caa(zone), CHALLENGE_TTL),
             // RFC 8482 section 4.2: one small record instead of all.
             RecordType::ANY => {
                 let info = HINFO::new("RFC8482".to_owned(), String::new());
@@ -202,6 +259,13 @@ impl Zone {
 /// between two attempts.
 pub(crate) const CHALLENGE_TTL: u32 = 5;
 
+/// The parameter of a CAA record for an account (RFC 8657 section 3).
+const ACCOUNT_URI: &str = "accounturi";
+
+/// URLs of accounts have less than 100 bytes. A record may have 64 KiB, but a response should fit into
+/// a datagram.
+const MAX_ACCOUNT_BYTES: usize = 512;
+
 /// Seconds for which a resolver keeps an address: a moved engine is reached again soon.
 const ADDRESS_TTL: u32 = 300;
 
@@ -261,6 +325,33 @@ mod tests {
             let found = zones.look_up(zone, &name, RecordType::A);
             assert!(matches!(found, LookUpResult::Data(..)), "{zone:?}");
         }
+    }
+
+    #[test]
+    fn caa_records_are_at_the_apex_and_the_first_has_the_account() {
+        let addresses = vec![IpAddr::from([192, 0, 2, 1])];
+        let issuers = ["LetsEncrypt.org".to_owned(), "ca.example.net".to_owned()];
+        let zone = Zone::of_hosts("t.h.example", addresses).unwrap();
+        let zone = zone.with_caa(&issuers, true).unwrap();
+        let zones = Zones::new("ns.example.net", vec![zone]).unwrap();
+        let caa = |name: &str| {
+            let name = parse_name(name).unwrap();
+            let zone = zones.find(&name).unwrap();
+            match zones.look_up(zone, &name, RecordType::CAA) {
+                LookUpResult::Data(data, _) => {
+                    data.iter().map(ToString::to_string).collect::<Vec<_>>()
+                }
+                LookUpResult::NoData | LookUpResult::NoName => Vec::new(),
+            }
+        };
+        let other = "0 issue \"ca.example.net\"";
+        assert_eq!(caa("t.h.example"), ["0 issue \"letsencrypt.org\"", other]);
+        assert!(caa("a.t.h.example").is_empty());
+        zones.set_account("https://ca.example/acct/1");
+        let first = "0 issue \"letsencrypt.org; accounturi=https://ca.example/acct/1\"";
+        assert_eq!(caa("t.h.example"), [first, other]);
+        zones.set_account("https://ca.example/;x");
+        assert_eq!(caa("t.h.example"), ["0 issue \"letsencrypt.org\"", other]);
     }
 
     #[test]

@@ -158,6 +158,11 @@ fn mistakes_of_the_ways_of_dns_are_refused() {
         ("dns_update.key_file", "/key"),
     ];
     let responder = [("dns_responder.listen_addr", "['127.0.0.1:53']")];
+    let zone = [
+        ("dns_responder.listen_addr", "['127.0.0.1:53']"),
+        ("dns_responder.serve_zone", "true"),
+        ("dns_responder.addresses", "['192.0.2.1']"),
+    ];
     for (base, key, value, reason) in [
         (&update[..], "dns_program", "/program", "only one of"),
         (
@@ -213,6 +218,25 @@ fn mistakes_of_the_ways_of_dns_are_refused() {
             "dns_responder.name_server",
             "_acme-challenge.tunnel.example.com",
             "use another name",
+        ),
+        (
+            &responder[..],
+            "dns_responder.caa",
+            "[letsencrypt.org]",
+            "set serve_zone",
+        ),
+        (
+            &responder[..],
+            "dns_responder.caa_account",
+            "true",
+            "list the authority",
+        ),
+        (&zone[..], "dns_responder.caa", "['a b']", "not a DNS name"),
+        (
+            &zone[..],
+            "dns_responder.caa",
+            "[a.b, a.c, a.d, a.e, a.f, a.g, a.h, a.i, a.j]",
+            "at most 8",
         ),
     ] {
         // The last value of a key counts.

@@ -1,5 +1,7 @@
 //! Certificates by DNS: with BIND, and with the engine's own responder.
 
+use std::fs;
+
 use anyhow::{Context as _, Result, ensure};
 use e2e::{Authority, Curl, NameServer, Svc, dig, eventually};
 use serde_json::{Value, json};
@@ -133,6 +135,8 @@ fn the_whole_zone_is_served_by_the_own_responder() -> Result<()> {
         "listen_addr": [address],
         "serve_zone": true,
         "addresses": ["127.0.0.1", "2001:db8::1"],
+        "caa": ["pebble.example", "ca.example.net"],
+        "caa_account": true,
     });
     let svc = with_responder(&authority, &responder)?;
     wait_for_certificate(&authority, &svc, "web.t.engine.localhost")?;
@@ -142,6 +146,17 @@ fn the_whole_zone_is_served_by_the_own_responder() -> Result<()> {
             expected
         );
     }
+    // Only the account of the engine gets certificates of the first authority.
+    let state = fs::read_to_string(authority.state_dir().join("account.json"))?;
+    let state: Value = serde_json::from_str(&state)?;
+    let account = state["credentials"]["id"].as_str().context("no account")?;
+    let records = dig(&address, &["+short", "t.engine.localhost", "CAA"])?;
+    let mut records: Vec<_> = records.lines().collect();
+    records.sort_unstable();
+    let first = format!("0 issue \"pebble.example; accounturi={account}\"");
+    assert_eq!(records, ["0 issue \"ca.example.net\"", first.as_str()]);
+    let below = dig(&address, &["+short", "web.t.engine.localhost", "CAA"])?;
+    assert_eq!(below, "", "an authority climbs to the zone");
     Ok(())
 }
 
