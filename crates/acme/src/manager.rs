@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use daemon::metrics::{Kind, Metric, metric};
-use daemon::tls::DOMAIN_EXPIRY_METRIC;
+use daemon::tls::export_domain_expiry;
 use instant_acme::CertificateIdentifier;
 use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
@@ -47,8 +47,9 @@ pub const ORDERS_METRIC: Metric = metric(
 pub const EXPIRY_METRIC: Metric = metric(
     EXPIRY,
     Kind::Gauge,
-    &[],
-    "When the certificate that this process ordered expires, in seconds since 1970; 0 without one.",
+    &[("name", &["engine.example.com"])],
+    "When the certificate that this process ordered expires, in seconds since 1970; 0 without one. \
+     The label is its first name.",
 );
 
 const ORDERS: &str = "svc_acme_orders_total";
@@ -399,17 +400,17 @@ impl Manager {
     }
 
     fn export_expiry(&self, not_after: i64) {
+        if let Some(domain) = &self.domain {
+            export_domain_expiry(domain, Some(not_after));
+            return;
+        }
         #[expect(
             clippy::cast_precision_loss,
             reason = "seconds stay exact in 53 bits for ever"
         )]
         let seconds = not_after as f64;
-        match &self.domain {
-            None => metrics::gauge!(EXPIRY).set(seconds),
-            Some(domain) => {
-                metrics::gauge!(DOMAIN_EXPIRY_METRIC, "domain" => domain.to_string()).set(seconds);
-            }
-        }
+        let name = self.settings.names.first().cloned().unwrap_or_default();
+        metrics::gauge!(EXPIRY, "name" => name).set(seconds);
     }
 
     fn report(&self, error: &OrderError, delay: Duration) {

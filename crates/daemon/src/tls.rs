@@ -1,5 +1,6 @@
 //! TLS: the crypto provider, and a certificate that is reloaded when its files change (EN-12).
 
+mod domain_expiry;
 mod inspect;
 mod names;
 mod pair;
@@ -10,12 +11,11 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 
+pub use self::domain_expiry::{DOMAIN_EXPIRY_METRIC, export_domain_expiry};
 pub use self::inspect::inspect;
 pub use self::names::{covers, names_of, warn_missing_names};
 pub use self::pair::{CertFiles, RejectionReason, TlsError};
-pub use self::reload::{
-    CHECK_INTERVAL, DOMAIN_EXPIRY_METRIC, EXPIRY_METRIC, RELOADS_METRIC, ReloadingCert,
-};
+pub use self::reload::{CHECK_INTERVAL, EXPIRY_METRIC, RELOADS_METRIC, ReloadingCert};
 
 /// The provider that every TLS configuration of a process shares.
 ///

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use daemon::tls::DOMAIN_EXPIRY_METRIC;
+use daemon::tls::export_domain_expiry;
 use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
 use tokio::sync::Notify;
@@ -168,8 +168,7 @@ impl CertificateSet {
     pub fn remove(&self, name: &str) {
         let removed = self.0.schedule.lock().remove(name);
         if removed {
-            // A value that no alert is about: the library cannot remove a series.
-            metrics::gauge!(DOMAIN_EXPIRY_METRIC, "domain" => name.to_owned()).set(f64::NAN);
+            export_domain_expiry(name, None);
         }
     }
 

@@ -15,16 +15,16 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::CertificateDer;
 
+use super::domain_expiry::export_domain_expiry;
+use super::names::names_of;
 use super::pair::{CertFiles, Pair, RejectionReason, TlsError};
 use crate::clock::{Clock as _, SystemClock};
 
 /// Counts changes of the files by `outcome`: `ok` (in use) or `error` (the old one stays in use).
 pub const RELOADS_METRIC: &str = "svc_certificate_reloads_total";
-/// Expiry of the current certificate, in seconds since 1970.
+/// Expiry of the current certificate, in seconds since 1970. The label `name` is the first name of the
+/// certificate that was read first, so that each pair of files has one series.
 pub const EXPIRY_METRIC: &str = "svc_certificate_expiry_timestamp_seconds";
-/// Expiry of the certificate of each custom domain (`domain`), from files or from an authority, in
-/// seconds since 1970.
-pub const DOMAIN_EXPIRY_METRIC: &str = "svc_domain_certificate_expiry_timestamp_seconds";
 
 /// The static certificate provider (EN-12): serves the certificate in its two files.
 ///
@@ -43,6 +43,8 @@ struct ReloadState {
     needed: Vec<String>,
     /// The certificate is that of the custom domains in `needed`, and not that of the process.
     is_of_domains: bool,
+    /// The first name of the certificate that was read first.
+    first_name: String,
     provider: Arc<CryptoProvider>,
     current: ArcSwap<CurrentCert>,
     check: Mutex<FileCheck>,
@@ -113,10 +115,14 @@ impl ReloadingCert {
         let stamp = Stamp::of(&files);
         let pair = Pair::read(&files, &provider)?;
         let not_after = pair.not_after;
+        let first = pair.certified.cert.first();
+        let mut names = first.map(names_of).unwrap_or_default();
+        names.truncate(1);
         let state = ReloadState {
             files,
             needed,
             is_of_domains,
+            first_name: names.pop().unwrap_or_default(),
             provider,
             current: ArcSwap::from_pointee(pair.into()),
             check: Mutex::new(FileCheck {
@@ -274,18 +280,18 @@ impl ReloadState {
     }
 
     fn export_expiry(&self, not_after: i64) {
+        if self.is_of_domains {
+            for domain in &self.needed {
+                export_domain_expiry(domain, Some(not_after));
+            }
+            return;
+        }
         #[expect(
             clippy::cast_precision_loss,
             reason = "seconds stay exact in 53 bits for ever"
         )]
         let seconds = not_after as f64;
-        if !self.is_of_domains {
-            metrics::gauge!(EXPIRY_METRIC).set(seconds);
-            return;
-        }
-        for domain in &self.needed {
-            metrics::gauge!(DOMAIN_EXPIRY_METRIC, "domain" => domain.clone()).set(seconds);
-        }
+        metrics::gauge!(EXPIRY_METRIC, "name" => self.first_name.clone()).set(seconds);
     }
 }
 

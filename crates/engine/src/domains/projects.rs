@@ -9,7 +9,7 @@ use acme::{
 };
 use api::control::domains::DomainCertificateValidation;
 use api::link::{self, CustomDomain, Item};
-use daemon::tls::DOMAIN_EXPIRY_METRIC;
+use daemon::tls::export_domain_expiry;
 use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -152,7 +152,7 @@ impl ProjectDomains {
             return true;
         }
         if was_uploaded {
-            export_expiry(name, f64::NAN);
+            export_domain_expiry(name.as_str(), None);
         }
         let certificate = if wanted.has_certificate {
             self.end_orders(name);
@@ -182,7 +182,7 @@ impl ProjectDomains {
         if self.has(name, project) {
             let removed = self.domains.remove(name);
             if removed.is_some_and(|removed| removed.certificate.is_uploaded()) {
-                export_expiry(name, f64::NAN);
+                export_domain_expiry(name.as_str(), None);
             }
             self.end_orders(name);
         }
@@ -213,12 +213,7 @@ impl ProjectDomains {
                 return;
             }
         };
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "seconds stay exact in 53 bits for ever"
-        )]
-        let expires_at = issued.validity().not_after as f64;
-        export_expiry(&name, expires_at);
+        export_domain_expiry(name.as_str(), Some(issued.validity().not_after));
         let domain = Domain {
             name,
             project: Arc::clone(&known.project),
@@ -326,12 +321,6 @@ impl DomainCertificate {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain.as_bytes()).collect();
         chain.is_ok_and(|chain| chain == current.certified().cert)
     }
-}
-
-/// Sets the expiry of the certificate of a domain, in seconds since 1970. Not a number: no alert is
-/// about the domain, whose series the library cannot remove.
-fn export_expiry(name: &DomainName, seconds: f64) {
-    metrics::gauge!(DOMAIN_EXPIRY_METRIC, "domain" => name.to_string()).set(seconds);
 }
 
 /// Two weeks are long enough to get another certificate.

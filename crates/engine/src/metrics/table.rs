@@ -110,8 +110,8 @@ pub(super) const METRICS: &[Metric] = &[
     metric(
         EXPIRY_METRIC,
         Kind::Gauge,
-        &[],
-        "When the active certificate expires, in seconds since 1970.",
+        &[("name", &["engine.example.com"])],
+        "When the active certificate expires, in seconds since 1970. The label is its first name.",
     ),
     metric(
         RELOADS_METRIC,
@@ -205,7 +205,8 @@ pub(super) const METRICS: &[Metric] = &[
         DOMAIN_EXPIRY_METRIC,
         Kind::Gauge,
         &[("domain", &["app.example.com"])],
-        "When the certificate of each custom domain expires, in seconds since 1970; 0 without one.",
+        "When the certificate of each custom domain expires, in seconds since 1970; 0 without one. \
+         After 10,000 names in the life of a process, further ones share `other`, with the earliest.",
     ),
     metric(
         EDGE_REQUESTS,

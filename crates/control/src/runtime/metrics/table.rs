@@ -42,8 +42,9 @@ pub(super) const METRICS: &[Metric] = &[
     metric(
         EXPIRY_METRIC,
         Kind::Gauge,
-        &[],
-        "When the active certificate expires, in seconds since 1970; only with `tls.cert_file`.",
+        &[("name", &["svc.example.com"])],
+        "When the active certificate expires, in seconds since 1970; only with `tls.cert_file`. The \
+         label is its first name.",
     ),
     metric(
         RELOADS_METRIC,

@@ -107,7 +107,7 @@ async fn a_scrape_contains_exactly_the_documented_metrics() {
         let (_, known) = &documented[base];
         assert!(labels.keys().eq(known.keys()), "{line}");
         for (label, value) in labels {
-            let any = matches!(label, "version" | "domain");
+            let any = matches!(label, "version" | "domain" | "name");
             assert!(any || known[label].contains(value), "{line}");
         }
     }
@@ -117,7 +117,7 @@ async fn a_scrape_contains_exactly_the_documented_metrics() {
         "svc_stream_open_seconds_count ",
         r#"svc_tls_handshakes_total{outcome="ok"} "#,
         "svc_agents_connected_total ",
-        "svc_certificate_expiry_timestamp_seconds ",
+        r#"svc_certificate_expiry_timestamp_seconds{name="engine.localhost"} "#,
     ] {
         let line = text.lines().find_map(|line| line.strip_prefix(counted));
         let count: f64 = line.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
