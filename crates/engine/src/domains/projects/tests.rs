@@ -1,0 +1,308 @@
+use std::path::Path;
+use std::time::Duration;
+
+use acme::{KeyType, WallClock};
+use serde_json::json;
+
+use super::*;
+
+fn of_projects() -> (ProjectDomains, Arc<Domains>) {
+    let domains = Arc::new(Domains::default());
+    let base = "engine.example".parse().unwrap();
+    let of_projects = ProjectDomains::new(Arc::clone(&domains), base, None);
+    (of_projects, domains)
+}
+
+fn project(id: &str, names: &[&str]) -> Item {
+    let domain = |name: &&str| {
+        json!({
+            "id": format!("dom_{name}"),
+            "hostname": name,
+            "certificate_validation": "tls_alpn_01",
+        })
+    };
+    let domains: Vec<_> = names.iter().map(domain).collect();
+    let project = serde_json::from_value(json!({
+        "id": id,
+        "endpoint": id,
+        "workspace_id": "wks_1",
+        "plan": "basic",
+        "provider": "other",
+        "domains": domains,
+    }));
+    Item::Project(Box::new(project.unwrap()))
+}
+
+fn holder(domains: &Domains, host: &str) -> Option<String> {
+    domains.at(host).map(|domain| domain.project.to_string())
+}
+
+#[test]
+fn domains_follow_the_changes_of_their_project() {
+    let (of_projects, domains) = of_projects();
+    of_projects.apply(&[project("a", &["app.example.com", "*.shop.example.com"])]);
+    assert_eq!(holder(&domains, "app.example.com").as_deref(), Some("a"));
+    assert_eq!(holder(&domains, "x.shop.example.com").as_deref(), Some("a"));
+    of_projects.apply(&[project("a", &["*.shop.example.com"])]);
+    assert_eq!(holder(&domains, "app.example.com"), None);
+    assert_eq!(holder(&domains, "x.shop.example.com").as_deref(), Some("a"));
+    of_projects.apply(&[Item::ProjectGone { id: "a".to_owned() }]);
+    assert_eq!(holder(&domains, "x.shop.example.com"), None);
+}
+
+#[test]
+fn a_snapshot_removes_what_it_does_not_contain() {
+    let (of_projects, domains) = of_projects();
+    of_projects.apply(&[
+        project("a", &["a.example.com"]),
+        project("b", &["b.example.com"]),
+    ]);
+    of_projects.replace(&[project("b", &["c.example.com"])]);
+    assert_eq!(holder(&domains, "a.example.com"), None);
+    assert_eq!(holder(&domains, "b.example.com"), None);
+    assert_eq!(holder(&domains, "c.example.com").as_deref(), Some("b"));
+}
+
+/// The changes of two projects may arrive in any order.
+#[test]
+fn a_domain_moves_to_another_project() {
+    let (of_projects, domains) = of_projects();
+    let name = "app.example.com";
+    of_projects.apply(&[project("a", &[name])]);
+    of_projects.apply(&[project("b", &[name])]);
+    assert_eq!(holder(&domains, name).as_deref(), Some("b"));
+    of_projects.apply(&[project("a", &[])]);
+    assert_eq!(holder(&domains, name).as_deref(), Some("b"));
+    of_projects.apply(&[project("b", &[]), project("a", &[name])]);
+    assert_eq!(holder(&domains, name).as_deref(), Some("a"));
+}
+
+#[test]
+fn names_that_an_engine_cannot_serve_are_left_out() {
+    let (of_projects, domains) = of_projects();
+    let names = [
+        "engine.example",
+        "a.engine.example",
+        "co.uk",
+        "a b",
+        "ok.example.com",
+    ];
+    of_projects.apply(&[project("a", &names)]);
+    for refused in ["engine.example", "a.engine.example", "co.uk", "a b"] {
+        assert_eq!(holder(&domains, refused), None, "{refused}");
+    }
+    assert_eq!(holder(&domains, "ok.example.com").as_deref(), Some("a"));
+}
+
+fn settings(challenges: Vec<ChallengeKind>, state_dir: &Path) -> Settings {
+    Settings {
+        directory: "https://ca.example/directory".to_owned(),
+        contact: Vec::new(),
+        external_account: None,
+        key_type: KeyType::default(),
+        ca_file: None,
+        challenges,
+        dns: None,
+        challenge_alias: None,
+        names: Vec::new(),
+        state_dir: state_dir.to_owned(),
+        first_retry: Duration::from_mins(5),
+    }
+}
+
+#[test]
+fn certificates_are_ordered_for_domains_that_the_authority_can_validate() {
+    use DomainCertificateValidation::{Dns01, TlsAlpn01};
+
+    let all = [
+        ChallengeKind::TlsAlpn01,
+        ChallengeKind::Http01,
+        ChallengeKind::Dns01,
+    ];
+    for (kind, name, validation, expected) in [
+        (0, "app.example.com", TlsAlpn01, true),
+        (1, "app.example.com", TlsAlpn01, true),
+        (2, "app.example.com", TlsAlpn01, false),
+        (0, "app.example.com", Dns01, false),
+        (2, "app.example.com", Dns01, true),
+        (0, "*.example.com", Dns01, false),
+        (2, "*.example.com", Dns01, true),
+    ] {
+        let settings = settings(vec![all[kind]], Path::new(""));
+        let name = name.parse().unwrap();
+        let found = can_be_validated(&name, validation, &settings);
+        assert_eq!(found, expected, "{name} {validation:?} {:?}", all[kind]);
+    }
+}
+
+/// The responder has a zone for delegated challenges, and the platform another one.
+#[test]
+fn a_responder_has_to_answer_for_the_delegated_challenge() {
+    let zones = vec![dns::Zone::of_challenges("acme.example.net").unwrap()];
+    let responder = |alias_zone: Option<&str>| {
+        DnsProvider::Responder(acme::ResponderSettings {
+            listen: Vec::new(),
+            zones: dns::Zones::new("engine.example", zones.clone()).unwrap(),
+            alias_zone: alias_zone.map(str::to_owned),
+        })
+    };
+    let name = "*.app.example.com".parse().unwrap();
+    for (dns, alias, expected) in [
+        (None, Some("id.acme.example.net"), true),
+        (
+            Some(responder(Some("acme.example.net"))),
+            Some("id.acme.example.net"),
+            true,
+        ),
+        (
+            Some(responder(Some("acme.example.net"))),
+            Some("id.other.example"),
+            false,
+        ),
+        (Some(responder(Some("acme.example.net"))), None, true),
+        (Some(responder(None)), Some("id.acme.example.net"), true),
+        (Some(responder(None)), None, false),
+    ] {
+        let settings = Settings {
+            dns,
+            ..settings(vec![ChallengeKind::Dns01], Path::new(""))
+        };
+        assert_eq!(has_answer(&name, alias, &settings), expected, "{alias:?}");
+    }
+}
+
+/// A project whose only domain has an uploaded certificate.
+fn with_certificate(id: &str, name: &str) -> Item {
+    let mut item = project(id, &[name]);
+    if let Item::Project(project) = &mut item {
+        project.domains[0].has_certificate = true;
+    }
+    item
+}
+
+fn uploaded(project: &str, name: &str) -> Item {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    Item::DomainCertificate(Box::new(link::DomainCertificate {
+        id: format!("dom_{name}"),
+        project_id: project.to_owned(),
+        hostname: name.to_owned(),
+        chain: made.cert.pem(),
+        private_key: made.signing_key.serialize_pem(),
+    }))
+}
+
+#[test]
+fn an_uploaded_certificate_is_used_until_it_is_removed() {
+    let (of_projects, domains) = of_projects();
+    let name = "app.example.com";
+    let current = || domains.certificate_of(name);
+    let first = uploaded("a", name);
+    of_projects.apply(&[with_certificate("a", name)]);
+    assert!(current().is_none(), "it has not arrived");
+    of_projects.apply(&[uploaded("b", name)]);
+    assert!(current().is_none(), "the domain is another project's");
+    of_projects.apply(std::slice::from_ref(&first));
+    let used = current().unwrap();
+    // Each change of the project repeats it.
+    of_projects.apply(&[with_certificate("a", name), first]);
+    assert!(Arc::ptr_eq(&used, &current().unwrap()));
+    of_projects.apply(&[with_certificate("a", name), uploaded("a", name)]);
+    let other = current().unwrap();
+    assert_ne!(used.cert, other.cert);
+    // One for another name, or without its key, changes nothing.
+    let mut broken = [uploaded("a", "other.example.com"), uploaded("a", name)];
+    if let [Item::DomainCertificate(one), Item::DomainCertificate(two)] = &mut broken {
+        name.clone_into(&mut one.hostname);
+        two.private_key.clear();
+    }
+    of_projects.apply(&broken);
+    assert!(Arc::ptr_eq(&other, &current().unwrap()));
+    of_projects.apply(&[project("a", &[name])]);
+    assert!(current().is_none(), "it was removed");
+}
+
+#[test]
+fn the_time_of_an_uploaded_certificate_is_known() {
+    let (of_projects, _) = of_projects();
+    let names = ["app.example.com", "own.example.com"];
+    of_projects.apply(&[with_certificate("a", names[0]), uploaded("a", names[0])]);
+    of_projects.apply(&[project("b", &[names[1]])]);
+    let left = |name: &str, now| of_projects.seconds_left(&name.parse().unwrap(), now);
+    // The certificates of the tests expire in the year 4096.
+    assert!(left(names[0], 1_906_502_400).unwrap() > EXPIRY_NOTICE);
+    assert!(left(names[0], 70_000_000_000).unwrap() < 0);
+    assert_eq!(left(names[1], 0), None);
+}
+
+#[test]
+fn former_holders_of_names_are_found() {
+    let (of_projects, _) = of_projects();
+    of_projects.apply(&[project("a", &["*.example.com", "app.example.org"])]);
+    for (name, expected) in [
+        ("app.example.com", Some("a")),
+        ("*.example.com", Some("a")),
+        ("app.example.org", Some("a")),
+        ("a.app.example.com", None),
+        ("example.com", None),
+    ] {
+        let former = of_projects.former_holders(&[project("b", &[name])]);
+        assert_eq!(former.first().map(|id| &**id), expected, "{name}");
+        let own = of_projects.former_holders(&[project("a", &[name])]);
+        assert!(own.is_empty(), "{name}");
+    }
+}
+
+/// The platform gets a zone while the engine runs, and loses it again.
+#[test]
+fn orders_follow_the_zone_for_delegated_challenges() {
+    let state = tempfile::tempdir().unwrap();
+    let zones = vec![dns::Zone::of_challenges("acme.example.net").unwrap()];
+    let settings = Settings {
+        dns: Some(DnsProvider::Responder(acme::ResponderSettings {
+            listen: Vec::new(),
+            zones: dns::Zones::new("engine.example", zones).unwrap(),
+            alias_zone: None,
+        })),
+        ..settings(vec![ChallengeKind::Dns01], state.path())
+    };
+    let now: WallClock = Arc::new(|| 1_906_502_400);
+    let provider = daemon::tls::provider();
+    let set = CertificateSet::open(settings.clone(), Arc::default(), provider, now).unwrap();
+    let domains = Arc::new(Domains::default());
+    let base = "engine.example".parse().unwrap();
+    let orders = Some((set, settings));
+    let of_projects = ProjectDomains::new(Arc::clone(&domains), base, orders);
+    let name = "*.app.example.com";
+    let is_ordered = |alias: Option<&str>| {
+        let mut item = project("a", &[name]);
+        if let Item::Project(project) = &mut item {
+            project.domains[0].certificate_validation = DomainCertificateValidation::Dns01;
+            project.domains[0].challenge_alias = alias.map(str::to_owned);
+        }
+        of_projects.apply(&[item]);
+        let domain = domains.at("a.app.example.com").unwrap();
+        matches!(domain.certificate, DomainCertificate::Ordered(_))
+    };
+    assert!(!is_ordered(None), "the responder has no zone of the owner");
+    assert!(is_ordered(Some("id.acme.example.net")));
+    assert!(!is_ordered(Some("id.other.example")));
+}
+
+#[test]
+fn orders_end_with_their_domain() {
+    let state = tempfile::tempdir().unwrap();
+    let settings = settings(vec![ChallengeKind::TlsAlpn01], state.path());
+    let provider = daemon::tls::provider();
+    let now: WallClock = Arc::new(|| 1_906_502_400);
+    let set = CertificateSet::open(settings.clone(), Arc::default(), provider, now).unwrap();
+    let domains = Arc::new(Domains::default());
+    let base = "engine.example".parse().unwrap();
+    let orders = Some((set.clone(), settings));
+    let of_projects = ProjectDomains::new(Arc::clone(&domains), base, orders);
+    of_projects.apply(&[project("a", &["a.example.com", "b.example.com"])]);
+    let domain = domains.at("a.example.com").unwrap();
+    assert!(matches!(domain.certificate, DomainCertificate::Ordered(_)));
+    assert!(format!("{set:?}").contains("names: 2"), "{set:?}");
+    of_projects.apply(&[project("a", &["b.example.com"])]);
+    assert!(format!("{set:?}").contains("names: 1"), "{set:?}");
+}
