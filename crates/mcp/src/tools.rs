@@ -1,6 +1,7 @@
 //! The table of tools.
 
 pub(crate) mod call;
+mod effect;
 pub(crate) mod live;
 pub(crate) mod schema;
 pub(crate) mod terminals;
@@ -12,6 +13,7 @@ use api::control::{
 use serde_json::{Value, json};
 use types::permission::Permission;
 
+pub use self::effect::Effect;
 use self::live::LiveList;
 use self::terminals::TerminalTool;
 
@@ -28,23 +30,6 @@ pub struct Tool {
     pub(crate) effect: Effect,
     /// Implementation of the tool.
     pub(crate) call: Call,
-}
-
-/// Effect of a tool call, from which the MCP hints are derived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// It changes nothing.
-    Reads,
-    /// It adds an object; a repeated call adds another one.
-    Adds,
-    /// It adds an object; a repeated call adds nothing.
-    AddsOnce,
-    /// It changes an object; a repeated call changes nothing.
-    Changes,
-    /// It deletes an object.
-    Destroys,
-    /// The effect is unknown, because it runs commands of the user.
-    Acts,
 }
 
 /// Implementation of a tool.
