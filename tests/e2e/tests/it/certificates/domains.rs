@@ -187,7 +187,8 @@ fn line(record: &Value) -> Result<String> {
 }
 
 /// The owner of a domain delegates its challenges to a zone that the engine changes in BIND. The
-/// platform finds all three records there, and Pebble follows the delegation.
+/// platform finds all three records there, and Pebble follows the delegation. Then the project uploads
+/// another certificate.
 #[test]
 fn a_wildcard_of_a_project_is_validated_through_its_delegation() -> Result<()> {
     let port = ports::lease();
@@ -239,5 +240,16 @@ fn a_wildcard_of_a_project_is_validated_through_its_delegation() -> Result<()> {
         "",
         "it is removed"
     );
-    Ok(())
+
+    // The project replaces it by a certificate of its own.
+    let own = rcgen::generate_simple_self_signed(["*.wild.example.com".to_owned()])?;
+    let body = json!({
+        "certificate": own.cert.pem(),
+        "privateKey": own.signing_key.serialize_pem(),
+    });
+    let uploaded = managed.call("PUT", &format!("{domains}/{id}/certificate"), Some(&body))?;
+    assert_eq!(uploaded.status, 200, "{}", uploaded.text());
+    let trusted = authority.directory().join("own.pem");
+    fs::write(&trusted, own.cert.pem())?;
+    wait_for_domain(engine, trusted, "a.wild.example.com", "below")
 }
