@@ -450,6 +450,7 @@ mod tests {
             root_servers: vec![Ipv4Addr::LOCALHOST.into(); 6],
             name_server_port: root.local_addr().unwrap().port(),
             allow_private_nameservers: true,
+            ..DomainsConfig::default()
         })
     }
 
