@@ -7,7 +7,6 @@ use daemon::config::ConfigError;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use types::id::DomainId;
-use types::tunnel::Hostname;
 
 /// Name servers that are asked about custom domains.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,13 +78,12 @@ impl DomainsSection {
         let zones = self.challenge_zones.into_iter();
         let challenge_zones = zones.map(|(cluster, zone)| {
             let key = format!("domains.challenge_zones.{cluster}");
-            let parsed: Result<Hostname, _> = zone.parse();
-            let name = parsed.map_err(|error| ConfigError::new(key.clone(), error.to_string()))?;
-            if name.as_str().len() > MAX_ZONE_BYTES {
-                let message = format!("expected at most {MAX_ZONE_BYTES} bytes");
+            let zone = zone.trim_end_matches('.').to_ascii_lowercase();
+            if zone.len() > MAX_ZONE_BYTES || !zone.split('.').all(is_label) {
+                let message = format!("expected a zone of at most {MAX_ZONE_BYTES} bytes");
                 return Err(ConfigError::new(key, message));
             }
-            Ok((cluster, name.as_str().to_owned()))
+            Ok((cluster, zone))
         });
         Ok(DomainsConfig {
             root_servers,
@@ -94,6 +92,13 @@ impl DomainsSection {
             challenge_zones: challenge_zones.collect::<Result<_, _>>()?,
         })
     }
+}
+
+/// True for a label of letters, digits, dashes and underscores. A zone is no host, so that it may be
+/// below `_acme-challenge`.
+fn is_label(label: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=MAX_LABEL_BYTES).contains(&label.len()) && label.bytes().all(is_allowed)
 }
 
 impl Default for DomainsConfig {
@@ -122,6 +127,9 @@ impl DomainsConfig {
         SocketAddr::new(ip, self.name_server_port)
     }
 }
+
+/// RFC 1035 section 2.3.4.
+const MAX_LABEL_BYTES: usize = 63;
 
 /// A name has 253 bytes (RFC 1035 section 2.3.4), of which the label of a domain takes 27.
 const MAX_ZONE_BYTES: usize = 226;
@@ -182,5 +190,16 @@ mod tests {
             let key = "domains.challenge_zones.engine.example";
             assert!(error.contains(key), "{error}");
         }
+        let own = "_acme-challenge.engine.example";
+        let zones = [("engine.example".to_owned(), format!("{own}."))];
+        let section = DomainsSection {
+            challenge_zones: zones.into(),
+            ..DomainsSection::default()
+        };
+        let config = section.check().unwrap();
+        let alias = config.challenge_alias("engine.example", DomainId::new(1, [1; 10]));
+        assert!(alias.unwrap().ends_with(&format!(".{own}")));
+        let other = config.challenge_alias("other.example", DomainId::new(1, [1; 10]));
+        assert_eq!(other, None);
     }
 }

@@ -1,11 +1,12 @@
 //! The configurations of a public server. They are the files of `svc engine`, `svc platform` and
 //! `svc turn`, so an operator can run these as separate services later.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use acme::StoredStatus;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::{
     Args,
@@ -269,13 +270,21 @@ pub(super) fn platform(parts: &PlatformParts<'_>) -> Value {
             "tls_port": parts.relay.tls_port,
         },
     });
+    let mut domains = Map::new();
     if let Some(root) = &options.root_servers {
-        let domains = json!({
-            "root_servers": root.addresses,
-            "name_server_port": root.port,
-            "allow_private_nameservers": true,
-        });
-        insert(&mut file, "domains", domains);
+        domains.insert("root_servers".into(), json!(root.addresses));
+        domains.insert("name_server_port".into(), json!(root.port));
+        domains.insert("allow_private_nameservers".into(), json!(true));
+    }
+    // The engine answers for its own challenges and for all names below.
+    if let DnsWay::Responder { zone, .. } = &options.dns {
+        let own = || format!("_acme-challenge.{}", options.host);
+        let zone = zone.clone().unwrap_or_else(own);
+        let zones = BTreeMap::from([(options.host.as_str(), zone)]);
+        domains.insert("challenge_zones".into(), json!(zones));
+    }
+    if !domains.is_empty() {
+        insert(&mut file, "domains", domains.into());
     }
     file
 }
