@@ -373,7 +373,7 @@ pub(crate) fn inspect(settings: &Settings, section: &str) -> Result<(), ConfigEr
 
 const DNS_PORT: u16 = 53;
 
-/// Nobody orders from more authorities.
+/// Operators order from one or two authorities.
 const MAX_ISSUERS: usize = 8;
 
 /// Three or four of a kind fit into a datagram, and resolvers use TCP for more.

@@ -85,7 +85,7 @@ fn read(path: &Path, flag: &str, most: usize) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whose certificate visitors get.
+/// The source of the certificate that visitors get, as text.
 pub(super) fn shown(certificate: &DomainCertificate) -> String {
     match (certificate.source, &certificate.expires_at) {
         (DomainCertificateSource::Engine, _) => "ordered by the engine".to_owned(),
