@@ -76,6 +76,7 @@ async fn projects(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEn
         }
         // Those of one project are in memory at a time.
         for id in items::with_certificates(&cluster, &domains) {
+            snapshot.next_page();
             let certificates = directory::domain_certificates(snapshot, id).await?;
             for row in certificates {
                 if let Some(one) = items::certificate(&link.app, row) {
