@@ -88,7 +88,7 @@ impl RunningEngine {
 /// # Errors
 /// [`StartError`], which names the configuration's key.
 pub async fn start(config: EngineConfig, shutdown: Shutdown) -> Result<RunningEngine, StartError> {
-    start_with_clock(config, shutdown, Arc::new(SystemClock)).await
+    Box::pin(start_with_clock(config, shutdown, Arc::new(SystemClock))).await
 }
 
 /// As [`start`], with another clock: for tests that move it.

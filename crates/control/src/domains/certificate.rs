@@ -240,94 +240,45 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_field_and_the_reason() {
+    fn a_refusal_of_a_key_names_the_field_and_the_reason() {
         let (chain, key) = make(NAME);
         let (_, other_key) = make(NAME);
-        let (wildcard, wildcard_key) = make("*.example.com");
-        let now = "2030-06-01T00:00:00Z";
         let long = "x".repeat(MAX_KEY_BYTES + 1);
-        let longer = "x".repeat(MAX_CHAIN_BYTES + 1);
         let locked = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
-        for (name, chain, key, at, field, reason) in [
-            (
-                NAME,
-                &chain,
-                &other_key,
-                now,
-                "privateKey",
-                "does not belong",
-            ),
-            (
-                NAME,
-                &chain,
-                &locked,
-                now,
-                "privateKey",
-                "without a password",
-            ),
-            (
-                NAME,
-                &chain,
-                &chain,
-                now,
-                "privateKey",
-                "without a password",
-            ),
-            (
-                NAME,
-                &chain,
-                &long,
-                now,
-                "privateKey",
-                "larger than 8192 bytes",
-            ),
-            (
-                NAME,
-                &longer,
-                &key,
-                now,
-                "certificate",
-                "larger than 32768 bytes",
-            ),
-            (NAME, &key, &key, now, "certificate", "1 to 10 certificates"),
-            (
-                "b.example.com",
-                &chain,
-                &key,
-                now,
-                "certificate",
-                "not for b.example.com",
-            ),
-            (
-                "*.app.example.com",
-                &wildcard,
-                &wildcard_key,
-                now,
-                "certificate",
-                "not for",
-            ),
-            (
-                NAME,
-                &chain,
-                &key,
-                "2031-01-01T00:00:01Z",
-                "certificate",
-                "has expired",
-            ),
-            (
-                NAME,
-                &chain,
-                &key,
-                "2029-12-31T00:00:00Z",
-                "certificate",
-                "not valid yet",
-            ),
+        for (key, reason) in [
+            (&other_key, "does not belong"),
+            (&locked, "without a password"),
+            (&chain, "without a password"),
+            (&long, "larger than 8192 bytes"),
         ] {
-            let (found, detail) = refused(name, chain, key, at);
-            assert_eq!(found, field, "{detail}");
+            let (found, detail) = refused(NAME, &chain, key, NOW);
+            assert_eq!(found, "privateKey", "{detail}");
             assert!(detail.contains(reason), "{detail}");
         }
-        let now = now.parse().unwrap();
+    }
+
+    #[test]
+    fn a_refusal_of_a_certificate_names_the_field_and_the_reason() {
+        let (chain, key) = make(NAME);
+        let (wildcard, wildcard_key) = make("*.example.com");
+        let long = "x".repeat(MAX_CHAIN_BYTES + 1);
+        let (expired, early) = ("2031-01-01T00:00:01Z", "2029-12-31T00:00:00Z");
+        let below = "*.app.example.com";
+        for (name, chain, key, at, reason) in [
+            (NAME, &long, &key, NOW, "larger than 32768 bytes"),
+            (NAME, &key, &key, NOW, "1 to 10 certificates"),
+            ("b.example.com", &chain, &key, NOW, "not for b.example.com"),
+            (below, &wildcard, &wildcard_key, NOW, "not for"),
+            (NAME, &chain, &key, expired, "has expired"),
+            (NAME, &chain, &key, early, "not valid yet"),
+        ] {
+            let (found, detail) = refused(name, chain, key, at);
+            assert_eq!(found, "certificate", "{detail}");
+            assert!(detail.contains(reason), "{detail}");
+        }
+        let now = NOW.parse().unwrap();
         assert!(check("a.example.com", &wildcard, &wildcard_key, now).is_ok());
     }
+
+    const NOW: &str = "2030-06-01T00:00:00Z";
 }

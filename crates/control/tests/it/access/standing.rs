@@ -17,7 +17,7 @@ async fn status(control: &TestControl, token: &str) -> u16 {
 /// Two processes, a user's token, and a token minted from it, which both processes have verified.
 async fn verified_pairs() -> Vec<([TestControl; 2], Person, String)> {
     let mut known = Vec::new();
-    for pair in TestControl::pairs("").await {
+    for pair in Box::pin(TestControl::pairs("")).await {
         let ada = pair[0].person("ada").await;
         let minted = pair[0].delegated(&ada, json!({"permissions": null})).await;
         for control in &pair {

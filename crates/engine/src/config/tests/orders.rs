@@ -151,110 +151,69 @@ fn the_responder_has_the_zones_of_the_challenges() {
     assert_eq!(with_zone.published_name(challenge), challenge);
 }
 
+/// Each key with its value, beside the others, is refused for the reason.
+fn assert_refused(others: &[(&'static str, &'static str)], rows: &[[&'static str; 3]]) {
+    for [key, value, reason] in rows {
+        // The last value of a key counts.
+        let others = others.iter().filter(|(name, _)| name != key).copied();
+        let variables: Vec<_> = others.chain([(*key, *value)]).collect();
+        let error = dns(&variables).unwrap_err();
+        assert!(error.message.contains(reason), "{key}={value}: {error}");
+    }
+}
+
 #[test]
-fn mistakes_of_the_ways_of_dns_are_refused() {
+fn mistakes_of_updates_are_refused() {
     let update = [
         ("dns_update.server", "ns1.example.com"),
         ("dns_update.key_file", "/key"),
     ];
-    let responder = [("dns_responder.listen_addr", "['127.0.0.1:53']")];
+    let rows = [
+        ["dns_program", "/program", "only one of"],
+        ["dns_responder.serve_zone", "false", "only one of"],
+        ["dns_update.server", "a b", "not a host"],
+        ["dns_update.server", "ns1.example.com:x", "not a host"],
+        ["dns_update.server", "192.0.2.1:0", "not a host"],
+        ["dns_update.zone", "a..b", "not a DNS name"],
+        ["dns_update.algorithm", "hmac-md5", "none of"],
+    ];
+    assert_refused(&update, &rows);
+    let rows = [["dns_update.key_name", "k", "required"]];
+    assert_refused(&update[..1], &rows);
+    assert_refused(&update[1..], &rows);
+    let unused = [
+        ("certs.acme.dns_update.server", "ns1.example.com"),
+        ("certs.acme.dns_update.key_file", "/key"),
+    ];
+    let error = settings(&unused).unwrap_err();
+    assert!(error.message.contains("add dns-01"), "{error}");
+}
+
+#[test]
+fn mistakes_of_the_responder_are_refused() {
     let zone = [
         ("dns_responder.listen_addr", "['127.0.0.1:53']"),
         ("dns_responder.serve_zone", "true"),
         ("dns_responder.addresses", "['192.0.2.1']"),
     ];
-    for (base, key, value, reason) in [
-        (&update[..], "dns_program", "/program", "only one of"),
-        (
-            &update[..],
-            "dns_responder.serve_zone",
-            "false",
-            "only one of",
-        ),
-        (&update[..], "dns_update.server", "a b", "not a host"),
-        (
-            &update,
-            "dns_update.server",
-            "ns1.example.com:x",
-            "not a host",
-        ),
-        (&update, "dns_update.server", "192.0.2.1:0", "not a host"),
-        (&update[..], "dns_update.zone", "a..b", "not a DNS name"),
-        (&update[..], "dns_update.algorithm", "hmac-md5", "none of"),
-        (&update[..1], "dns_update.key_name", "k", "required"),
-        (&update[1..], "dns_update.key_name", "k", "required"),
-        (
-            &responder[..],
-            "dns_responder.listen_addr",
-            "[]",
-            "at least one",
-        ),
-        (
-            &responder[..],
-            "dns_responder.listen_addr",
-            "[a]",
-            "not an address",
-        ),
-        (
-            &responder[..],
-            "dns_responder.zone",
-            "a..b",
-            "not a DNS name",
-        ),
-        (
-            &responder[..],
-            "dns_responder.serve_zone",
-            "true",
-            "required",
-        ),
-        (
-            &responder[..],
-            "dns_responder.addresses",
-            "['::1']",
-            "set serve_zone",
-        ),
-        (
-            &responder[..],
-            "dns_responder.name_server",
-            "_acme-challenge.tunnel.example.com",
-            "use another name",
-        ),
-        (
-            &responder[..],
-            "dns_responder.caa",
-            "[letsencrypt.org]",
-            "set serve_zone",
-        ),
-        (
-            &responder[..],
-            "dns_responder.caa_account",
-            "true",
-            "list the authority",
-        ),
-        (&zone[..], "dns_responder.caa", "['a b']", "not a DNS name"),
-        (
-            &zone[..],
-            "dns_responder.caa",
-            "[a.b, a.c, a.d, a.e, a.f, a.g, a.h, a.i, a.j]",
-            "at most 8",
-        ),
-    ] {
-        // The last value of a key counts.
-        let others = base.iter().filter(|(name, _)| *name != key).copied();
-        let variables: Vec<_> = others.chain([(key, value)]).collect();
-        let error = dns(&variables).unwrap_err();
-        assert!(error.message.contains(reason), "{key}={value}: {error}");
-    }
-    let unused = [
-        ("certs.acme.dns_update.server", "ns1.example.com"),
-        ("certs.acme.dns_update.key_file", "/key"),
+    let own = "_acme-challenge.tunnel.example.com";
+    let rows = [
+        ["dns_responder.listen_addr", "[]", "at least one"],
+        ["dns_responder.listen_addr", "[a]", "not an address"],
+        ["dns_responder.zone", "a..b", "not a DNS name"],
+        ["dns_responder.serve_zone", "true", "required"],
+        ["dns_responder.addresses", "['::1']", "set serve_zone"],
+        ["dns_responder.name_server", own, "use another name"],
+        ["dns_responder.caa", "[letsencrypt.org]", "set serve_zone"],
+        ["dns_responder.caa_account", "true", "list the authority"],
     ];
-    assert!(
-        settings(&unused)
-            .unwrap_err()
-            .message
-            .contains("add dns-01")
-    );
+    assert_refused(&zone[..1], &rows);
+    let nine = "[a.b, a.c, a.d, a.e, a.f, a.g, a.h, a.i, a.j]";
+    let rows = [
+        ["dns_responder.caa", "['a b']", "not a DNS name"],
+        ["dns_responder.caa", nine, "at most 8"],
+    ];
+    assert_refused(&zone, &rows);
 }
 
 #[test]
