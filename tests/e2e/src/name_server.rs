@@ -10,9 +10,9 @@ use tempfile::TempDir;
 
 use crate::{Process, run};
 
-/// BIND, as the primary server of `engine.localhost`, of `example.com`, and of `acme.example.net`, or
-/// of a whole network. Its key [`KEY`](Self::KEY) may change the records of the engine's challenges,
-/// and those of the last zone. It is killed when the value is dropped.
+/// BIND, as the primary server of `engine.localhost` or of a whole network. Its key
+/// [`KEY`](Self::KEY) may change the records of the engine's challenges. It is killed when the value
+/// is dropped.
 pub struct NameServer {
     _process: Process,
     directory: TempDir,
@@ -37,18 +37,8 @@ impl NameServer {
     /// # Errors
     /// BIND is not installed, or does not start; its log is part of the error.
     pub fn start() -> Result<Self> {
-        Self::start_at(ports::lease(), "")
-    }
-
-    /// The same at a leased port, with further lines in the file of the zone `example.com`.
-    ///
-    /// # Errors
-    /// As [`start`](Self::start).
-    pub fn start_at(port: u16, records: &str) -> Result<Self> {
-        Self::launch(port, |place, port| {
+        Self::launch(|place, port| {
             fs::write(place.join("zone"), zone())?;
-            fs::write(place.join("owner"), format!("{APEX}{records}"))?;
-            fs::write(place.join("delegated"), APEX)?;
             Ok(configuration(place, port))
         })
     }
@@ -60,7 +50,7 @@ impl NameServer {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn of_network(zones: &[(&str, &str)]) -> Result<Self> {
-        Self::launch(ports::lease(), |place, port| {
+        Self::launch(|place, port| {
             let mut config = network(place, port);
             for (name, records) in [(".", "ns IN A 127.0.0.1\n")].iter().chain(zones) {
                 let file = format!("zone-{}", name.trim_matches('.'));
@@ -71,10 +61,11 @@ impl NameServer {
         })
     }
 
-    fn launch(port: u16, write: impl FnOnce(&Path, u16) -> Result<String>) -> Result<Self> {
+    fn launch(write: impl FnOnce(&Path, u16) -> Result<String>) -> Result<Self> {
         let named = env::var_os("SVC_TEST_NAMED")
             .context("SVC_TEST_NAMED is not set: run `cargo xtask test`")?;
         let directory = tempfile::tempdir()?;
+        let port = ports::lease();
         let place = directory.path();
         let config = place.join("named.conf");
         fs::write(&config, write(place, port)?)?;
@@ -118,6 +109,11 @@ impl NameServer {
             .arg(key)
             .arg(self.file("changes", &changes)?))?;
         Ok(())
+    }
+
+    /// Its port, for UDP and TCP.
+    pub const fn port(&self) -> u16 {
+        self.port
     }
 
     /// Its address, for UDP and TCP.
@@ -187,16 +183,13 @@ fn options(place: &Path, port: u16, recursion: &str) -> String {
     )
 }
 
-/// The first records of each zone.
-const APEX: &str = "$TTL 60\n\
-                    @ IN SOA ns hostmaster 1 3600 600 86400 5\n\
-                    @ IN NS ns\n\
-                    @ IN A 127.0.0.1\n\
-                    ns IN A 127.0.0.1\n";
-
 fn zone() -> String {
     format!(
-        "{APEX}\
+        "$TTL 60\n\
+         @ IN SOA ns hostmaster 1 3600 600 86400 5\n\
+         @ IN NS ns\n\
+         @ IN A 127.0.0.1\n\
+         ns IN A 127.0.0.1\n\
          _acme-challenge.t IN TXT \"{}\"\n",
         NameServer::OTHER_TEXT
     )
@@ -219,15 +212,6 @@ fn configuration(place: &Path, port: u16) -> String {
          grant {key} name _acme-challenge.engine.localhost TXT;\n\
          grant {key} name _acme-challenge.t.engine.localhost TXT;\n\
          }};\n\
-         }};\n\
-         zone \"example.com\" {{\n\
-         type primary;\n\
-         file \"owner\";\n\
-         }};\n\
-         zone \"acme.example.net\" {{\n\
-         type primary;\n\
-         file \"delegated\";\n\
-         update-policy {{ grant {key} zonesub TXT; }};\n\
          }};\n"
     )
 }

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use e2e::{Agent, Authority, Curl, ManagedPair, NameServer, Service, Svc, dig, eventually};
 use serde_json::{Value, json};
 
+use super::public_domain::entered;
 use super::{check, dns_program, log, port, wait_for_certificate};
 
 /// An engine with domains, the first of which does not exist in the DNS of the authority.
@@ -176,27 +177,23 @@ fn a_wildcard_without_dns_is_reported_and_not_ordered() -> Result<()> {
     Ok(())
 }
 
-/// A record as a line of a zone file.
-fn line(record: &Value) -> Result<String> {
-    let text = |member: &str| record[member].as_str().context("no text");
-    let (name, kind, value) = (text("name")?, text("type")?, text("value")?);
-    Ok(match kind {
-        "TXT" => format!("{name}. IN TXT \"{value}\"\n"),
-        _ => format!("{name}. IN {kind} {value}.\n"),
-    })
-}
-
 /// The owner of a domain delegates its challenges to a zone that the engine changes in BIND. The
 /// platform finds all three records there, and Pebble follows the delegation. Then the project uploads
 /// another certificate.
 #[test]
 fn a_wildcard_of_a_project_is_validated_through_its_delegation() -> Result<()> {
-    let port = ports::lease();
-    let server = format!("127.0.0.1:{port}");
+    let records = "@ IN A 127.0.0.1\n* IN A 127.0.0.1\n*.t IN A 127.0.0.1\n";
+    let zones = [
+        ("engine.localhost", records),
+        ("example.com", ""),
+        ("acme.example.net", ""),
+    ];
+    let bind = NameServer::of_network(&zones)?;
+    let server = bind.address();
     let authority = Authority::start(&[("PEBBLE_DNS_SERVER", server.as_str())])?;
     let platform = json!({"domains": {
         "root_servers": ["127.0.0.1"],
-        "name_server_port": port,
+        "name_server_port": bind.port(),
         "allow_private_nameservers": true,
         "challenge_zones": {"engine.localhost": "acme.example.net"},
     }});
@@ -216,12 +213,12 @@ fn a_wildcard_of_a_project_is_validated_through_its_delegation() -> Result<()> {
     let body = json!({"hostname": "*.wild.example.com"});
     let added = managed.call("POST", &domains, Some(&body))?.json();
     let records = added["records"].as_array().context("no records")?;
-    let lines = records.iter().map(line).collect::<Result<String>>()?;
+    let lines: Vec<String> = records.iter().map(entered).collect::<Result<_>>()?;
     let alias = records
         .get(2)
         .and_then(|record| record["value"].as_str())
         .context("no delegation")?;
-    let _bind = NameServer::start_at(port, &lines)?;
+    bind.enter("example.com", &lines)?;
     let id = added["id"].as_str().context("no id")?;
     let verify = format!("{domains}/{id}/verify");
     let verified = managed.call("POST", &verify, None)?.json();

@@ -43,7 +43,7 @@ fn run(command: &mut Command) -> Result<Value> {
 }
 
 /// A record of `svc domain add` as its owner enters it.
-fn entered(record: &Value) -> Result<String> {
+pub(super) fn entered(record: &Value) -> Result<String> {
     let part = |name: &str| record[name].as_str().context("no text");
     let (name, kind, value) = (part("name")?, part("type")?, part("value")?);
     Ok(match kind {
