@@ -30,6 +30,9 @@ pub(crate) struct ProjectDomains {
     names: Mutex<NamesByProject>,
     /// Time of the next warnings about uploaded certificates, in seconds since 1970.
     next_warnings: AtomicI64,
+    /// Domains whose uploaded certificate arrived since the last warnings. All of them have a place in
+    /// `domains` when they are added, which bounds their number.
+    arrived: Mutex<HashSet<DomainName>>,
 }
 
 type NamesByProject = HashMap<Arc<str>, HashSet<DomainName>>;
@@ -46,6 +49,7 @@ impl ProjectDomains {
             orders,
             names: Mutex::default(),
             next_warnings: AtomicI64::new(0),
+            arrived: Mutex::default(),
         }
     }
 
@@ -220,6 +224,7 @@ impl ProjectDomains {
             }
         };
         export_domain_expiry(name.as_str(), Some(issued.validity().not_after));
+        self.arrived.lock().insert(name.clone());
         let domain = Domain {
             name,
             project: Arc::clone(&known.project),
@@ -229,30 +234,40 @@ impl ProjectDomains {
         if let Err(error) = self.domains.insert(domain) {
             warn!(%error, "the uploaded certificate of a custom domain is not used");
         }
-        self.next_warnings.store(0, Ordering::Relaxed);
     }
 
     /// Warns about uploaded certificates that expire soon: after they arrived, and once a day. `now`
     /// is in seconds since 1970.
     pub(crate) fn warn_expiring(&self, now: i64) {
-        let next = self.next_warnings.load(Ordering::Relaxed);
-        // A clock that was set back must not stop the warnings.
-        if next > now && next.saturating_sub(now) <= WARNING_INTERVAL {
-            return;
-        }
-        let next = now.saturating_add(WARNING_INTERVAL);
-        self.next_warnings.store(next, Ordering::Relaxed);
-        for name in self.names.lock().values().flatten() {
-            let Some(left) = self.seconds_left(name, now) else {
-                continue;
-            };
+        for (name, left) in self.expiring(now) {
             if left <= 0 {
                 warn!(domain = %name, "the uploaded certificate of a custom domain has expired");
-            } else if left < EXPIRY_NOTICE {
+            } else {
                 let days = left / WARNING_INTERVAL;
                 warn!(domain = %name, days, "the uploaded certificate of a custom domain expires soon");
             }
         }
+    }
+
+    /// The domains to warn about with the seconds that are left: all once a day, and otherwise those
+    /// whose certificate has just arrived, so that uploads of one project repeat no warning of others.
+    fn expiring(&self, now: i64) -> Vec<(DomainName, i64)> {
+        let arrived = std::mem::take(&mut *self.arrived.lock());
+        let next = self.next_warnings.load(Ordering::Relaxed);
+        // A clock that was set back must not stop the warnings.
+        let is_waiting = next > now && next.saturating_sub(now) <= WARNING_INTERVAL;
+        let names: Vec<DomainName> = if is_waiting {
+            arrived.into_iter().collect()
+        } else {
+            let next = now.saturating_add(WARNING_INTERVAL);
+            self.next_warnings.store(next, Ordering::Relaxed);
+            self.names.lock().values().flatten().cloned().collect()
+        };
+        let with_time = names.into_iter().filter_map(|name| {
+            let left = self.seconds_left(&name, now)?;
+            (left < EXPIRY_NOTICE).then_some((name, left))
+        });
+        with_time.collect()
     }
 
     /// Time until the uploaded certificate of a domain expires. `None` if it has no such certificate.

@@ -234,6 +234,28 @@ fn the_time_of_an_uploaded_certificate_is_known() {
     assert_eq!(left(names[1], 0), None);
 }
 
+/// An upload of one project must not repeat the warnings of all others in the log.
+#[test]
+fn an_upload_warns_only_about_its_own_domain() {
+    let (of_projects, _) = of_projects();
+    let names = ["a.example.com", "b.example.com"];
+    // The certificates of the tests have expired by then.
+    let now = 70_000_000_000;
+    let expiring = |now| {
+        let found = of_projects.expiring(now).into_iter();
+        let mut found: Vec<_> = found.map(|(name, _)| name.to_string()).collect();
+        found.sort();
+        found
+    };
+    of_projects.apply(&[with_certificate("a", names[0]), uploaded("a", names[0])]);
+    assert_eq!(expiring(now), [names[0]]);
+    of_projects.apply(&[with_certificate("b", names[1]), uploaded("b", names[1])]);
+    assert_eq!(expiring(now), [names[1]]);
+    assert!(expiring(now).is_empty());
+    assert_eq!(expiring(now + WARNING_INTERVAL), names);
+    assert_eq!(expiring(now), names, "the clock was set back");
+}
+
 #[test]
 fn former_holders_of_names_are_found() {
     let (of_projects, _) = of_projects();
