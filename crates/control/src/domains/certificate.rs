@@ -55,7 +55,9 @@ pub(super) async fn upload(
         chain: checked.chain,
         expires_at: checked.expires_at,
     };
-    domains::set_certificate(&mut tx, project.id, domain.id, &certificate, now).await?;
+    if !domains::set_certificate(&mut tx, project.id, domain.id, &certificate, now).await? {
+        return Err(Problem::not_found().into());
+    }
     let domain = domains::Domain {
         certificate_expires_at: Some(certificate.expires_at),
         ..domain
