@@ -224,9 +224,8 @@ impl ProjectDomains {
             }
         };
         export_domain_expiry(name.as_str(), Some(issued.validity().not_after));
-        self.arrived.lock().insert(name.clone());
         let domain = Domain {
-            name,
+            name: name.clone(),
             project: Arc::clone(&known.project),
             certificate: DomainCertificate::Uploaded(Some(Arc::new(issued))),
         };
@@ -234,6 +233,8 @@ impl ProjectDomains {
         if let Err(error) = self.domains.insert(domain) {
             warn!(%error, "the uploaded certificate of a custom domain is not used");
         }
+        // After it is in place: a warning in between would miss it.
+        self.arrived.lock().insert(name);
     }
 
     /// Warns about uploaded certificates that expire soon: after they arrived, and once a day. `now`
