@@ -28,7 +28,7 @@ pub(super) async fn send(
     change: Change,
     now: Timestamp,
 ) -> HandlerResult<()> {
-    let Some(news) = news(domain, change) else {
+    let Some(notice) = notice_text(domain, change) else {
         return Ok(());
     };
     let records = ExpectedRecords::new(app, project, domain)?.shown();
@@ -44,8 +44,8 @@ pub(super) async fn send(
         let Ok(email) = Email::parse(&member.email) else {
             continue;
         };
-        let subject = format!("{}: {}", domain.hostname, news.subject);
-        let text = text(app, (project, domain), &member, &news, &records);
+        let subject = format!("{}: {}", domain.hostname, notice.subject);
+        let text = text(app, (project, domain), &member, &notice, &records);
         let message = Message::new(email, subject, text);
         let app_of_task = Arc::clone(app);
         app.people.spawn_after_response(async move {
@@ -60,14 +60,14 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// Content of a mail.
-struct News {
+/// Subject and first paragraph of a mail about a change.
+struct NoticeText {
     subject: &'static str,
-    text: String,
+    paragraph: String,
 }
 
 /// `None` for a change that needs no mail.
-fn news(domain: &Domain, change: Change) -> Option<News> {
+fn notice_text(domain: &Domain, change: Change) -> Option<NoticeText> {
     let shown = |at: Option<Timestamp>| {
         at.unwrap_or(domain.next_check_at)
             .strftime("%Y-%m-%d %H:%M UTC")
@@ -75,25 +75,25 @@ fn news(domain: &Domain, change: Change) -> Option<News> {
     };
     Some(match change {
         Change::Verified => return None,
-        Change::Warned => News {
+        Change::Warned => NoticeText {
             subject: "DNS records are missing",
-            text: format!(
+            paragraph: format!(
                 "The DNS records of the domain were not found. It is served until {}. If the records \
                  are still missing then, it is suspended.",
                 shown(suspends_at(domain))
             ),
         },
-        Change::Suspended => News {
+        Change::Suspended => NoticeText {
             subject: "the domain is suspended",
-            text: format!(
+            paragraph: format!(
                 "The DNS records of the domain have been missing for days, so it is not served any \
                  more. The project holds it until {}.",
                 shown(releases_at(domain))
             ),
         },
-        Change::Released => News {
+        Change::Released => NoticeText {
             subject: "the domain is released",
-            text: format!(
+            paragraph: format!(
                 "The DNS records of the domain have been missing for weeks, so the project no longer \
                  holds it. Until {} no other project can have it, and the project can verify it \
                  again.",
@@ -107,7 +107,7 @@ fn text(
     app: &App,
     (project, domain): (&Project, &Domain),
     recipient: &Member,
-    news: &News,
+    notice: &NoticeText,
     records: &[DomainRecord],
 ) -> String {
     let lines: Vec<_> = records
@@ -116,12 +116,12 @@ fn text(
         .collect();
     let lines = lines.join("\n");
     format!(
-        "Hello {name},\n\n{news}\n\nDomain: {domain}\nProject: {project} ({endpoint})\n\n\
+        "Hello {name},\n\n{paragraph}\n\nDomain: {domain}\nProject: {project} ({endpoint})\n\n\
          Records to enter:\n\n{lines}\n\nAfter that, check them with `svc domain verify {id}`. If the \
          domain is not needed any more, remove it with `svc domain remove {id}`.\n\n\
          The platform: {platform}\n",
         name = printable(&recipient.name),
-        news = news.text,
+        paragraph = notice.paragraph,
         domain = domain.hostname,
         project = printable(&project.name),
         endpoint = project.endpoint,
