@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
-use super::story::fingerprint;
+use super::story::create_project;
 use crate::hosted::HostedPlatform;
 use crate::program::Home;
 
@@ -110,18 +110,7 @@ async fn a_domain_is_added_verified_and_removed() {
     });
     let platform = HostedPlatform::start_with(&home, json!({ "domains": domains })).await;
     platform.login(&home).await;
-    let preview = ["project", "create", "--preview", "-o", "json"];
-    let shown = fingerprint(&home.run(&preview).await.json(), "basic");
-    let create = [
-        "project",
-        "create",
-        "shop",
-        "--confirm",
-        &shown,
-        "-o",
-        "json",
-    ];
-    home.run(&create).await.json();
+    create_project(&home, "shop").await;
     let run = async |args: &[&str]| {
         let project = ["--project", "shop"];
         home.run(&[&["domain"][..], args, &project].concat()).await
@@ -226,18 +215,7 @@ async fn a_refusal_names_the_reason() {
     let home = Home::new();
     let platform = HostedPlatform::start(&home, json!({})).await;
     platform.login(&home).await;
-    let preview = ["project", "create", "--preview", "-o", "json"];
-    let shown = fingerprint(&home.run(&preview).await.json(), "basic");
-    let create = [
-        "project",
-        "create",
-        "shop",
-        "--confirm",
-        &shown,
-        "-o",
-        "json",
-    ];
-    home.run(&create).await.json();
+    create_project(&home, "shop").await;
     for (name, reason) in [
         ("co.uk", "public suffix"),
         ("10.0.0.1", "IP address"),

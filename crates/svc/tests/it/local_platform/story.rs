@@ -298,13 +298,7 @@ async fn webhooks_and_addresses_are_managed() {
     let plans = json!({"plans": [{"plan": "basic", "webhooks": true}]});
     let platform = HostedPlatform::start(&home, plans).await;
     platform.login(&home).await;
-    let preview = home
-        .run(&["project", "create", "--preview", "-o", "json"])
-        .await
-        .json();
-    let confirmed = fingerprint(&preview, "basic");
-    let create = ["project", "create", "staging", "--confirm", &confirmed];
-    assert_eq!(home.run(&create).await.code, Some(0));
+    create_project(&home, "staging").await;
     assert_eq!(home.run(&["project", "use", "staging"]).await.code, Some(0));
 
     let webhooks = async |args: &[&str]| {
@@ -383,6 +377,15 @@ async fn webhooks_and_addresses_are_managed() {
         .run(&["project", "addresses", "release", "20000"])
         .await;
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
+}
+
+/// Creates a project with the plan `basic`.
+pub(crate) async fn create_project(home: &Home, name: &str) {
+    let preview = ["project", "create", "--preview", "-o", "json"];
+    let confirmed = fingerprint(&home.run(&preview).await.json(), "basic");
+    let create = ["project", "create", name, "--confirm", &confirmed];
+    let created = home.run(&create).await;
+    assert_eq!(created.code, Some(0), "{created:?}");
 }
 
 /// The fingerprint of a plan.

@@ -5,20 +5,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use crate::hosted::HostedPlatform;
+use crate::local_platform::story::create_project;
 use crate::program::{CommandOutput, Home};
 
 /// A platform with a selected project.
 async fn start_platform(home: &Home) -> HostedPlatform {
     let platform = HostedPlatform::start(home, json!({})).await;
     platform.login(home).await;
-    let preview = ["project", "create", "--preview", "-o", "json"];
-    let preview = home.run(&preview).await.json();
-    let plans = preview["plans"].as_array().unwrap();
-    let basic = plans.iter().find(|plan| plan["plan"] == "basic").unwrap();
-    let fingerprint = basic["creationFingerprint"].as_str().unwrap();
-    let create = ["project", "create", "staging", "--confirm", fingerprint];
-    let created = home.run(&create).await;
-    assert_eq!(created.code, Some(0), "{created:?}");
+    create_project(home, "staging").await;
     let used = home.run(&["project", "use", "staging"]).await;
     assert_eq!(used.code, Some(0), "{used:?}");
     platform
