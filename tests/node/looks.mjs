@@ -17,7 +17,7 @@ export const LOOKS = ["light", "dark"].flatMap((colorScheme) =>
 
 /** Signs in, and waits for the account page. */
 export async function signIn(world, page, email) {
-  await page.goto("/login");
+  await page.goto("/login?next=/account");
   await page.getByLabel("Email").fill(email);
   await page.getByLabel("Password").fill(world.given.password);
   await page.keyboard.press("Enter");

@@ -46,7 +46,7 @@ async function throughTheSignIn(world, address) {
 /** Tabs that a browser restores at once. The user is signed in at the platform. */
 async function inManyTabs(world, address) {
   const page = await world.open(TRUSTING);
-  await page.goto(`${world.url}/login`);
+  await page.goto(`${world.url}/login?next=/account`);
   await signIn(page, world.given);
   await page.waitForURL(`${world.url}/account`);
   const query = "q".repeat(3000);

@@ -68,7 +68,7 @@ async function prepare(world) {
 async function strangers(world, options, look, links) {
   const page = await world.open(options);
   const see = (name) => lookAt(world, page, `${name}-${look}`);
-  await page.goto("/login");
+  await page.goto("/login?next=/account");
   await see("login");
   await page.keyboard.type("ada@example.com");
   await page.keyboard.press("Tab");
@@ -168,7 +168,7 @@ async function members(world, options, look, links) {
 async function secondFactor(world, options, look, links, visit) {
   const page = await world.open(options);
   const see = (name) => lookAt(world, page, `${name}-${look}`);
-  await page.goto("/login");
+  await page.goto("/login?next=/account");
   await page.getByLabel("Email").fill("grace@example.com");
   await page.getByLabel("Password").fill(world.given.password);
   await page.keyboard.press("Enter");
@@ -197,6 +197,8 @@ async function withoutScripts(world, links) {
   await page.keyboard.press("Enter");
   await page.getByRole("link", { name: "I have saved these codes" }).click();
   await page.getByRole("button", { name: "Sign out", exact: true }).click();
+  await page.waitForURL(`${world.url}/login`);
+  await page.goto("/login?next=/account");
   await page.getByLabel("Email").fill("alan@example.com");
   await page.getByLabel("Password").fill(world.given.password);
   await page.keyboard.press("Enter");
@@ -213,7 +215,7 @@ async function withoutScripts(world, links) {
   await page.getByLabel("Your name").fill("New");
   await page.getByLabel("Choose a password").fill("a stable of horses");
   await page.keyboard.press("Enter");
-  await page.waitForURL(`${world.url}/account`);
+  await page.waitForURL(`${world.url}/welcome`);
   await page.goto(links.invitation);
   await page.getByRole("heading", { name: "does not work any more" }).waitFor();
 }

@@ -22,7 +22,7 @@ await drive(async (world) => {
     page.devtools.send("WebAuthn.setUserVerified", { authenticatorId, isUserVerified });
 
   const password = async () => {
-    await page.goto("/login");
+    await page.goto("/login?next=/account");
     await focused(page, "Email");
     await page.keyboard.type(world.given.email);
     await page.getByLabel("Password").fill(world.given.password);
@@ -31,6 +31,7 @@ await drive(async (world) => {
   const signOut = async () => {
     await page.getByRole("button", { name: "Sign out", exact: true }).click();
     await page.waitForURL(`${world.url}/login`);
+    await page.goto("/login?next=/account");
   };
 
   // Added with the keyboard alone.
@@ -114,7 +115,7 @@ await drive(async (world) => {
 
   // Without scripts the pages show a hint, and the rest works.
   const plain = await world.open({ javaScriptEnabled: false });
-  await plain.goto("/login");
+  await plain.goto("/login?next=/account");
   // Playwright finds no text in `noscript`, but its content is visible.
   const hint = plain.locator("noscript p");
   await hint.waitFor();

@@ -4,10 +4,10 @@
 //! installs what the tests need, `fuzz` runs the parsers with random input, `attack` runs hostile
 //! clients against the release program, `soak` repeats the tests on a busy machine, `deep` runs the
 //! long checks, `bench` measures, `dist` makes packages, `package` makes those of the client
-//! library for a registry, `web` fetches the terminal of the pages, `systems` checks the agent for
-//! systems that it is not tested on, `tidy` checks the house rules, and `rules` writes
-//! `docs/rules.md`. The check of `rules` is also a test of this package, so that a plain `cargo test`
-//! runs it.
+//! library for a registry, `web` fetches the terminal of the pages and builds the dashboard,
+//! `systems` checks the agent for systems that it is not tested on, `tidy` checks the house rules,
+//! and `rules` writes `docs/rules.md`. The check of `rules` is also a test of this package, so that
+//! a plain `cargo test` runs it.
 #![expect(
     clippy::print_stderr,
     reason = "a task talks to the person who started it"
@@ -120,7 +120,8 @@ Usage: cargo xtask <task>
   dist [options]     the packages: tarballs and .deb of the program and of the small agent (--help)
   release            record the commit that is checked out as the release of its version
   package            the client library and the crates below it, as a registry takes them
-  web                fetch the terminal of the platform's pages, which the next build takes in
+  web                fetch the terminal of the platform's pages and build the dashboard, which the
+                     next build takes in
   systems            the agent, type-checked for Windows and macOS
   tidy               the house rules: crate graph, banned crates, sources
   rules              write docs/rules.md from the rule ids that code and tests cite

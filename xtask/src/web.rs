@@ -1,8 +1,8 @@
 //! `cargo xtask web`: downloads the web terminal of the platform's pages from npm into the target
-//! directory.
+//! directory, and builds the dashboard there.
 //!
-//! The next build of the program includes it. It is pinned by a lock file and not stored with the
-//! sources.
+//! The next build of the program includes both. Their packages are pinned by lock files and not
+//! stored with the sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,45 +13,108 @@ use anyhow::{Context as _, Result, bail};
 use crate::program;
 use crate::repository::Repository;
 
-/// Downloads the packages, unless those of the lock file are present, and copies the files for the
+/// Downloads the packages, unless those of the lock files are present, and builds the files for the
 /// program. Returns their folder.
 pub(crate) fn run(repository: &Repository) -> Result<PathBuf> {
     let target = repository.target_directory()?;
     let web = target.join("web");
-    let lock = repository.read(&format!("{SOURCE}/package-lock.json"))?;
+    terminal(repository, &target, &web)?;
+    dashboard(repository, &target, &web)?;
+    Ok(web)
+}
+
+/// The same as a step of other tasks: without npm the program is built without a web terminal and
+/// without a dashboard, and a message states this.
+pub(crate) fn offer(repository: &Repository) {
+    if let Err(error) = run(repository) {
+        eprintln!("    there will be no dashboard, and the pages will have no terminal: {error:#}");
+    }
+}
+
+fn terminal(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
+    let lock = repository.read(LOCK)?;
     let packages = target.join("web-packages");
     let stamp = packages.join("stamp");
     let made = fs::read_to_string(&stamp).is_ok_and(|made| made == lock);
     if made && FILES.iter().all(|(_, name)| web.join(name).is_file()) {
-        return Ok(web);
+        return Ok(());
     }
-    fetch(repository, &packages)?;
-    fs::create_dir_all(&web)?;
+    create(&packages)?;
+    for file in ["package.json", "package-lock.json"] {
+        let text = repository.read(&format!("{SOURCE}/{file}"))?;
+        fs::write(packages.join(file), text)?;
+    }
+    install(&packages)?;
+    create(web)?;
     for (from, name) in FILES {
         copy(&packages.join("node_modules").join(from), &web.join(name))?;
     }
     // Written last: an interrupted download is started again.
-    fs::write(&stamp, lock).with_context(|| format!("cannot write {}", stamp.display()))?;
+    write(&stamp, &lock)?;
     eprintln!("    the terminal of the pages is in {}", web.display());
-    Ok(web)
+    Ok(())
 }
 
-/// The same as a step of other tasks: without npm the program is built without a web terminal, and
-/// a message states this.
-pub(crate) fn offer(repository: &Repository) {
-    if let Err(error) = run(repository) {
-        eprintln!("    the pages will have no terminal: {error:#}");
+/// Builds the dashboard in a copy of its sources, so that the repository has no build output.
+fn dashboard(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
+    let folder = target.join("web-app");
+    let sources: Vec<_> = repository
+        .text_files()?
+        .into_iter()
+        .filter(|(path, _)| path.starts_with("web/") || is_document(path))
+        .collect();
+    let lock = repository.read(APP_LOCK)?;
+    let stamp = folder.join("stamp");
+    let stamped: String = sources
+        .iter()
+        .map(|(path, text)| format!("{path} {}\n{text}", text.len()))
+        .collect();
+    let made = fs::read_to_string(&stamp).is_ok_and(|made| made == stamped);
+    let app = web.join("app");
+    if made && app.join("index.html").is_file() {
+        return Ok(());
     }
+    for name in ["web/src", "web/dist", "openapi"] {
+        remove(&folder.join(name))?;
+    }
+    for (path, text) in &sources {
+        let file = folder.join(path);
+        create(file.parent().unwrap_or(&folder))?;
+        write(&file, text)?;
+    }
+    let packages = folder.join("web");
+    let installed = folder.join("installed");
+    if !fs::read_to_string(&installed).is_ok_and(|made| made == lock) {
+        install(&packages)?;
+        write(&installed, &lock)?;
+    }
+    let build = ["run", "--silent", "build"];
+    program::run(Command::new("npm").current_dir(&packages).args(build))?;
+    remove(&app)?;
+    create(&app.join("assets"))?;
+    let dist = packages.join("dist");
+    copy(&dist.join("index.html"), &app.join("index.html"))?;
+    let assets = dist.join("assets");
+    let entries = fs::read_dir(&assets);
+    for entry in entries.with_context(|| format!("cannot list {}", assets.display()))? {
+        let from = entry?.path();
+        let name = from.file_name().unwrap_or_default();
+        copy(&from, &app.join("assets").join(name))?;
+    }
+    write(&stamp, &stamped)?;
+    eprintln!("    the dashboard is in {}", app.display());
+    Ok(())
 }
 
-fn fetch(repository: &Repository, packages: &Path) -> Result<()> {
+/// True for the documents from which the client of the dashboard is generated.
+fn is_document(path: &str) -> bool {
+    path.starts_with("openapi/") && path.ends_with(".json")
+}
+
+/// Installs the packages of a lock file.
+fn install(packages: &Path) -> Result<()> {
     if program::find("npm").is_none() {
         bail!("npm, which comes with Node, is not there");
-    }
-    fs::create_dir_all(packages)?;
-    for file in ["package.json", "package-lock.json"] {
-        let text = repository.read(&format!("{SOURCE}/{file}"))?;
-        fs::write(packages.join(file), text)?;
     }
     program::run(Command::new("npm").current_dir(packages).args([
         "ci",
@@ -62,6 +125,21 @@ fn fetch(repository: &Repository, packages: &Path) -> Result<()> {
     ]))
 }
 
+fn create(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::copy(from, to)
         .map(drop)
@@ -70,8 +148,14 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 const SOURCE: &str = "crates/control/web";
 
-/// The lock file of the downloaded packages.
+/// The lock file of the packages of the terminal.
 pub(crate) const LOCK: &str = "crates/control/web/package-lock.json";
+
+/// The lock file of the packages of the dashboard.
+pub(crate) const APP_LOCK: &str = "web/package-lock.json";
+
+/// The folder of the installed packages of the dashboard, below the target directory.
+pub(crate) const APP_PACKAGES: &str = "web-app/web/node_modules";
 
 /// Path of each file in the packages, and its name in the program.
 const FILES: [(&str, &str); 4] = [

@@ -1,5 +1,5 @@
-//! The web pages. They are plain forms that work without scripts. Only passkeys and terminals need
-//! some.
+//! The web pages. They are plain forms that work without scripts. Only passkeys, terminals and the
+//! dashboard need some.
 //!
 //! Each file is a page with its forms. A handler takes the visitor ([`Visitor`]) and the form
 //! ([`form::Form`]). [`same_origin::require`] refuses forms of other sites. The handler calls a
@@ -7,6 +7,7 @@
 
 mod account;
 mod confirm;
+mod dashboard;
 mod email;
 pub mod form;
 mod invitation;
@@ -39,7 +40,6 @@ use crate::people::session::{PendingSignIn, SignedIn, Visitor};
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
-        .route("/", get(account::home))
         .route("/login", get(login::show).post(login::submit))
         .route(
             "/login/second-factor",
@@ -115,6 +115,7 @@ pub fn routes() -> Router<Arc<App>> {
             post(second_factor::confirm),
         )
         .route("/account/second-factor/remove", post(second_factor::remove))
+        .merge(dashboard::routes())
         .merge(openid_routes())
 }
 

@@ -56,15 +56,23 @@ pub(super) fn check(repository: &Repository, flavour: Flavour, program: &Path) -
     if flavour == Flavour::Agent {
         return Ok(());
     }
-    let style = fs::read(web::run(repository)?.join("xterm.css"))?;
+    let web = web::run(repository)?;
     let bytes = fs::read(program)?;
-    ensure!(
-        contains(&bytes, &style),
-        "{} was built without the terminal of the pages: run `cargo xtask web` before the build",
-        program.display()
-    );
+    for (file, part) in PARTS {
+        ensure!(
+            contains(&bytes, &fs::read(web.join(file))?),
+            "{} was built without {part}: run `cargo xtask web` before the build",
+            program.display()
+        );
+    }
     Ok(())
 }
+
+/// A file of each part of the pages, which is included unchanged.
+const PARTS: [(&str, &str); 2] = [
+    ("xterm.css", "the terminal of the pages"),
+    ("app/index.html", "the dashboard"),
+];
 
 /// Folders of this machine, and their replacements in the program: in panic messages, in debug
 /// information, in the file names of the C preprocessor.
@@ -175,16 +183,20 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_the_terminal_of_the_pages_is_not_packed() {
+    fn a_program_without_a_part_of_the_pages_is_not_packed() {
         let repository = Repository::of_this_package().unwrap();
         let target = repository.target_directory().unwrap();
         let folder = target.join("dist-tests/terminal");
         fs::create_dir_all(&folder).unwrap();
         let program = folder.join("program");
-        let style = fs::read(web::run(&repository).unwrap().join("xterm.css")).unwrap();
+        let web = web::run(&repository).unwrap();
+        let [style, index] = ["xterm.css", "app/index.html"].map(|name| fs::read(web.join(name)));
+        let (style, index) = (style.unwrap(), index.unwrap());
         for (bytes, is_whole) in [
             (b"nothing".to_vec(), false),
-            ([b"before".as_slice(), &style, b"after"].concat(), true),
+            ([b"before".as_slice(), &style, b"after"].concat(), false),
+            ([b"before".as_slice(), &index, b"after"].concat(), false),
+            ([b"before".as_slice(), &style, &index].concat(), true),
         ] {
             fs::write(&program, bytes).unwrap();
             let checked = check(&repository, Flavour::Complete, &program);

@@ -94,11 +94,6 @@ struct EntryLine {
     credential: Option<String>,
 }
 
-/// The start page.
-pub(super) async fn home() -> Response {
-    see_other("/account")
-}
-
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,

@@ -76,7 +76,7 @@ pub(super) async fn show(
     visitor: Visitor,
     mut query: Query,
 ) -> Result<Response, PageRefusal> {
-    let next = NextPath::parse(&query.text("next").unwrap_or_default());
+    let next = NextPath::parse_or(&query.text("next").unwrap_or_default(), ACCOUNT);
     let who = signed_in(visitor, next.as_str())?;
     Ok(script_page(
         StatusCode::OK,
@@ -91,7 +91,7 @@ pub(super) async fn submit(
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    let next = NextPath::parse(&form.text("next"));
+    let next = NextPath::parse_or(&form.text("next"), ACCOUNT);
     let who = signed_in(visitor, next.as_str())?;
     let (password, code) = (form.text("password"), form.text("code"));
     let is_code = !code.is_empty();
@@ -134,7 +134,7 @@ pub(super) async fn passkey(
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    let next = NextPath::parse(&form.text("next"));
+    let next = NextPath::parse_or(&form.text("next"), ACCOUNT);
     let who = signed_in(visitor, next.as_str())?;
     let Err(error) = passkeys::confirm(&app, &who, &passkey_response(&mut form)).await else {
         return Ok(see_other(next.as_str()));
@@ -168,3 +168,6 @@ async fn confirm_page<'a>(
         passkey_error: None,
     })
 }
+
+/// The page to continue at if none is given.
+const ACCOUNT: &str = "/account";

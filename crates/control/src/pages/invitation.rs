@@ -86,7 +86,7 @@ pub(super) async fn accept(
         }
         return Ok(
             if invitations::accept(&app, &secret, who, open.has_mail_proof, browser.ip).await? {
-                see_other("/account")
+                see_other("/welcome")
             } else {
                 invalid_link_page()
             },
@@ -102,7 +102,7 @@ pub(super) async fn accept(
         return sign_in(&app, &open, &action, &password, &browser).await;
     }
     match invitations::accept_as_new(&app, &secret, &open, &name, &password, &browser).await {
-        Ok(Some(started)) => Ok(with_cookie(see_other("/account"), &started.set_cookie)),
+        Ok(Some(started)) => Ok(with_cookie(see_other("/welcome"), &started.set_cookie)),
         // The form was sent twice, and the other request created the account.
         Ok(None) if invitations::is_accepted_by_invitee(&app, &secret, &open).await? => {
             Ok(joined_page())
@@ -222,7 +222,7 @@ async fn used_link_page(
     };
     match visitor {
         Visitor::SignedIn(who) if invitations::has_joined(app, &secret, who.user.id).await? => {
-            Ok(see_other("/account"))
+            Ok(see_other("/welcome"))
         }
         Visitor::SignedIn(_) => Ok(invalid_link_page()),
         Visitor::Anonymous | Visitor::SecondFactorPending(_)

@@ -173,8 +173,13 @@ impl NextPath {
     /// which each byte may be percent-encoded.
     pub const MAX_BYTES: usize = 15 * 1024;
 
-    /// The requested path, or the account page if it is not a path of the platform.
+    /// The requested path, or the dashboard if it is not a path of the platform.
     pub fn parse(asked: &str) -> Self {
+        Self::parse_or(asked, DEFAULT_NEXT)
+    }
+
+    /// The requested path, or another one if it is not a path of the platform.
+    pub(super) fn parse_or(asked: &str, other: &str) -> Self {
         let mut bytes = asked.bytes();
         let rooted = bytes.next() == Some(b'/') && !matches!(bytes.next(), Some(b'/' | b'\\'));
         // Browsers drop tabs and line ends, and read a backslash as a slash.
@@ -184,7 +189,7 @@ impl NextPath {
         if rooted && plain && asked.len() <= Self::MAX_BYTES {
             Self(asked.to_owned())
         } else {
-            Self(DEFAULT_NEXT.to_owned())
+            Self(other.to_owned())
         }
     }
 
@@ -234,7 +239,8 @@ fn security_policy(form_action: &str, more: &str) -> HeaderValue {
     HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 }
 
-const DEFAULT_NEXT: &str = "/account";
+/// The dashboard.
+const DEFAULT_NEXT: &str = "/";
 
 #[cfg(test)]
 mod tests {
@@ -304,7 +310,7 @@ mod tests {
             "/ä",
             &long,
         ] {
-            assert_eq!(NextPath::parse(bad).as_str(), "/account", "{bad:?}");
+            assert_eq!(NextPath::parse(bad).as_str(), "/", "{bad:?}");
         }
     }
 }

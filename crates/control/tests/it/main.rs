@@ -13,6 +13,7 @@ mod accounts;
 #[path = "../../../webauthn/tests/authenticator/mod.rs"]
 mod authenticator;
 mod chromium;
+mod dashboard;
 mod http_api;
 mod inputs;
 #[path = "../../../store/tests/it/migrated.rs"]

@@ -334,7 +334,7 @@ impl TestControl {
     pub(crate) async fn signed_in(&self, name: &str) -> Browser<'_> {
         let mut browser = self.browser();
         let answer = browser.sign_in(name, PASSWORD).await;
-        assert_eq!(answer.location.as_deref(), Some("/account"));
+        assert_eq!(answer.location.as_deref(), Some("/"));
         browser
     }
 

@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
+use super::notices;
 use super::{Component, Notice};
 use crate::dist::licence::Licence;
 use crate::program;
@@ -86,32 +87,64 @@ const LIBRARIES: [Library; 2] = [
     },
 ];
 
-/// The scripts that the platform's pages use from npm.
+/// The scripts that the platform's pages and the dashboard use from npm.
 pub(super) fn pages(repository: &Repository) -> Result<Vec<Component>> {
-    let lock: Value = serde_json::from_str(&repository.read(web::LOCK)?)?;
-    let packages = lock.get("packages").and_then(Value::as_object);
-    let packages = packages.context("no packages")?;
     let text = fs::read_to_string(web::run(repository)?.join("LICENSE-xterm.txt"))?;
     let mut components = Vec::new();
-    for (path, package) in packages {
-        let Some(name) = path.strip_prefix("node_modules/") else {
+    for (name, package) in packages(repository, web::LOCK)? {
+        let source = Some("https://github.com/xtermjs/xterm.js".to_owned());
+        let notices = vec![Notice(text.trim().to_owned())];
+        components.push(npm_component(&name, &package, "MIT", source, notices)?);
+    }
+    let installed = repository.target_directory()?.join(web::APP_PACKAGES);
+    for (name, package) in packages(repository, web::APP_LOCK)? {
+        // Packages that only the build uses are not part of the program.
+        if package.get("dev").and_then(Value::as_bool) == Some(true) {
             continue;
-        };
-        let version = package.get("version").and_then(Value::as_str);
-        let version = version.context("no version")?;
-        components.push(Component {
-            name: name.to_owned(),
-            version: version.to_owned(),
-            licence: Licence::new("MIT")?,
-            authors: Vec::new(),
-            source: Some("https://github.com/xtermjs/xterm.js".to_owned()),
-            checksum: None,
-            purl: format!("pkg:npm/{}@{version}", name.replace('@', "%40")),
-            notices: vec![Notice(text.trim().to_owned())],
-            dependencies: BTreeSet::new(),
-        });
+        }
+        let licence = package.get("license").and_then(Value::as_str);
+        let licence = licence.with_context(|| format!("{name} names no licence"))?;
+        let source = Some(format!("https://www.npmjs.com/package/{name}"));
+        let mut component = npm_component(&name, &package, licence, source, Vec::new())?;
+        component.notices = notices::of_crate(&installed.join(&name), &component)
+            .with_context(|| format!("the package {name}"))?;
+        components.push(component);
     }
     Ok(components)
+}
+
+/// The packages of a lock file, by name.
+fn packages(repository: &Repository, lock: &str) -> Result<Vec<(String, Value)>> {
+    let lock: Value = serde_json::from_str(&repository.read(lock)?)?;
+    let packages = lock.get("packages").and_then(Value::as_object);
+    let packages = packages.context("no packages")?.iter();
+    let named = packages.filter_map(|(path, package)| {
+        let name = path.strip_prefix("node_modules/")?;
+        Some((name.to_owned(), package.clone()))
+    });
+    Ok(named.collect())
+}
+
+fn npm_component(
+    name: &str,
+    package: &Value,
+    licence: &str,
+    source: Option<String>,
+    notices: Vec<Notice>,
+) -> Result<Component> {
+    let version = package.get("version").and_then(Value::as_str);
+    let version = version.context("no version")?;
+    Ok(Component {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        licence: Licence::new(licence)?,
+        authors: Vec::new(),
+        source,
+        checksum: None,
+        purl: format!("pkg:npm/{}@{version}", name.replace('@', "%40")),
+        notices,
+        dependencies: BTreeSet::new(),
+    })
 }
 
 /// Rust's standard library, which is linked into every program.

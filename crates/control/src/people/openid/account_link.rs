@@ -326,7 +326,7 @@ async fn sign_up(
     };
     let (user, next) = if let Some(ReturnLink { secret, .. }) = invitation {
         let joined = invitations::join_as_new(app, tx, &secret, account, browser.ip).await?;
-        (joined.ok_or_else(not_invited)?, "/account".to_owned())
+        (joined.ok_or_else(not_invited)?, "/welcome".to_owned())
     } else {
         let (id, _) = accounts::create(tx, account, now).await?;
         let user = users::by_id(tx, id).await?.ok_or_else(Problem::internal)?;

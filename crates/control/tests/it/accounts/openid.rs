@@ -271,7 +271,7 @@ async fn a_user_without_invitation_gets_no_account_and_an_invited_one_joins() {
     let answer = sign_in(&control, &provider, &mut browser, &path, grace).await;
     assert_eq!(
         answer.location.as_deref(),
-        Some("/account"),
+        Some("/welcome"),
         "{}",
         answer.text
     );
@@ -408,7 +408,7 @@ async fn the_return_address_is_a_path_of_this_platform() {
     for next in ["//evil.example", "https://evil.example", "/%5Cevil.example"] {
         let mut browser = control.browser();
         let answer = sign_in(&control, &provider, &mut browser, next, ada()).await;
-        assert_eq!(answer.location.as_deref(), Some("/account"), "{next}");
+        assert_eq!(answer.location.as_deref(), Some("/"), "{next}");
     }
 }
 

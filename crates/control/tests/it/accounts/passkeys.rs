@@ -161,7 +161,7 @@ async fn a_passkey_is_a_second_factor_once_it_is_there(control: TestControl) {
     let mut browser = half_way(&control).await;
     let fields = [("code", code.as_str())];
     let done = browser.submit("/login/second-factor", &fields).await;
-    assert_eq!(done.location.as_deref(), Some("/account"));
+    assert_eq!(done.location.as_deref(), Some("/"));
 }
 
 async fn a_passkey_with_user_verification_signs_in_without_a_password(control: TestControl) {

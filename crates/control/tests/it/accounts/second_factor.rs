@@ -128,7 +128,7 @@ async fn a_password_alone_is_not_enough_with_a_second_factor(control: TestContro
     let done = browser
         .submit("/login/second-factor", &[("code", &code)])
         .await;
-    assert_eq!(done.location.as_deref(), Some("/account"));
+    assert_eq!(done.location.as_deref(), Some("/"));
     assert_ne!(browser.cookie, planted);
     assert_eq!(browser.open("/account").await.status, StatusCode::OK);
     browser.cookie = planted;
@@ -304,7 +304,7 @@ async fn an_active_second_factor_is_not_replaced(control: TestControl) {
     let answer = browser
         .submit("/login/second-factor", &[("code", &code)])
         .await;
-    assert_eq!(answer.location.as_deref(), Some("/account"));
+    assert_eq!(answer.location.as_deref(), Some("/"));
 }
 
 /// The database alone does not reveal the secret.

@@ -30,7 +30,7 @@ async fn a_person_signs_in_and_out(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.browser();
     let front = browser.open("/").await;
-    assert_eq!(front.location.as_deref(), Some("/account"));
+    assert_eq!(front.location.as_deref(), Some("/login?next=/"));
     let asked = browser.open("/account").await;
     assert_eq!(asked.location.as_deref(), Some("/login?next=/account"));
     let answer = browser.sign_in("Ada", PASSWORD).await;
@@ -57,7 +57,7 @@ async fn signing_in_redirects_only_to_our_own_paths(control: TestControl) {
     control.person("Ada").await;
     for (next, on) in [
         ("/oauth/x?a=b", "/oauth/x?a=b"),
-        ("//evil.example", "/account"),
+        ("//evil.example", "/"),
     ] {
         let fields = [
             ("email", "ada@example.com"),
@@ -446,7 +446,7 @@ async fn a_session_keeps_so_much_of_its_user_agent(control: TestControl) {
         ];
         let mut browser = control.browser();
         let answer = browser.submit_from("/login", &fields, &headers).await;
-        assert_eq!(answer.location.as_deref(), Some("/account"));
+        assert_eq!(answer.location.as_deref(), Some("/"));
         let mut read = control.app.store.read().await.unwrap();
         let sessions = store::sessions::of_user(&mut read, ada.user, control.now()).await;
         let names = sessions.unwrap().into_iter().map(|one| one.user_agent);

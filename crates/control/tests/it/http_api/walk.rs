@@ -214,7 +214,7 @@ async fn cp_7_only_the_document_and_the_pages_are_served() {
 }
 
 /// Pages for browsers, apart from the API. The flag is true for public pages.
-const PAGES: [(&str, bool); 57] = [
+const PAGES: [(&str, bool); 69] = [
     ("/", false),
     ("/account", false),
     ("/account/confirm", false),
@@ -236,13 +236,18 @@ const PAGES: [(&str, bool); 57] = [
     ("/account/second-factor/remove", false),
     ("/account/sessions/end", false),
     ("/account/sessions/{session_id}/end", false),
+    ("/assets/{file}", true),
     ("/billing/checkout", false),
     ("/billing/setup", false),
+    ("/credentials", false),
+    ("/credentials/{*rest}", false),
     ("/device", false),
     ("/device/approve", false),
     ("/edge/sign-in", true),
     ("/fragment.js", true),
     ("/favicon.ico", true),
+    ("/installation", false),
+    ("/installation/{*rest}", false),
     ("/invitations/{secret}", true),
     ("/login", true),
     ("/login/openid", true),
@@ -265,6 +270,9 @@ const PAGES: [(&str, bool); 57] = [
     ("/operator/{kind}/{id}/resume", false),
     ("/operator/{kind}/{id}/suspend", false),
     ("/passkeys.js", true),
+    ("/projects", false),
+    ("/projects/{project_id}", false),
+    ("/projects/{project_id}/{*rest}", false),
     ("/projects/{project_id}/sessions/{session}", false),
     ("/projects/{project_id}/sessions/{session}/replay", false),
     ("/projects/{project_id}/terminals", false),
@@ -272,6 +280,10 @@ const PAGES: [(&str, bool); 57] = [
     ("/reset", true),
     ("/reset/{secret}", true),
     ("/terminal/{file}", true),
+    ("/welcome", false),
+    ("/workspaces", false),
+    ("/workspaces/{workspace_id}", false),
+    ("/workspaces/{workspace_id}/{*rest}", false),
 ];
 
 /// Every page that is not public redirects to the sign-in without a session.

@@ -311,7 +311,7 @@ async fn a_new_user_joins_with_the_link_in_the_mail(control: TestControl) {
         .await;
     assert_eq!(
         joined.location.as_deref(),
-        Some("/account"),
+        Some("/welcome"),
         "{}",
         joined.text
     );
@@ -370,7 +370,7 @@ async fn an_invitation_is_valid_only_for_its_recipient(control: TestControl) {
     let mut grace = control.signed_in("Grace").await;
     assert_eq!(
         grace.submit(&path, &[]).await.location.as_deref(),
-        Some("/account")
+        Some("/welcome")
     );
     assert_eq!(
         grace.open(&format!("/api/workspaces/{id}")).await.status,
@@ -379,7 +379,7 @@ async fn an_invitation_is_valid_only_for_its_recipient(control: TestControl) {
     // A member gets a notice, and no other user gets in.
     assert_eq!(
         grace.submit(&path, &[]).await.location.as_deref(),
-        Some("/account")
+        Some("/welcome")
     );
     assert_eq!(eve.submit(&path, &[]).await.status, StatusCode::NOT_FOUND);
 }

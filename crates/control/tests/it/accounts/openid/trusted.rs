@@ -138,7 +138,7 @@ async fn a_trusted_address_needs_the_link_in_the_mail() {
     assert!(page.text.contains("Join with Example ID"), "{}", page.text);
     let answer = sign_in(&control, &provider, &mut browser, link, grace()).await;
     let next = answer.location.as_deref();
-    assert_eq!(next, Some("/account"), "{}", answer.text);
+    assert_eq!(next, Some("/welcome"), "{}", answer.text);
     let user = browser.open("/api/user").await.json();
     assert_eq!(user["emailVerified"], true);
 }

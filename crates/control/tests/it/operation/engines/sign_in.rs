@@ -355,7 +355,7 @@ async fn a_refused_user_is_told_whom_to_ask_and_keeps_the_address(control: TestC
         let mut browser = control.signed_in("ada").await;
         let out = browser.submit("/logout", &[("next", bad)]).await;
         let login = out.location.as_deref();
-        assert_eq!(login, Some("/login?next=/account"), "{bad}");
+        assert_eq!(login, Some("/login?next=/"), "{bad}");
     }
 }
 
