@@ -11,6 +11,7 @@ use crate::caller::SignatureCache;
 use crate::config::Config;
 use crate::domains::Domains;
 use crate::engines::Engines;
+use crate::forwarder::Forwarder;
 use crate::http_api::rate_limit::RateLimiter;
 use crate::keys::Keys;
 use crate::logs::SearchLimit;
@@ -50,6 +51,8 @@ pub struct App {
     pub jobs: Jobs,
     /// Engines that are connected or can connect.
     pub engines: Engines,
+    /// Requests of pages to engines.
+    pub forwarder: Forwarder,
     /// Access to the name servers of custom domains.
     pub domains: Domains,
     /// Sender of webhooks.

@@ -29,6 +29,7 @@ pub use self::required_permission::{
 pub use self::signature_cache::SignatureCache;
 use crate::app::App;
 use crate::http_api::extract::ClientIp;
+use crate::http_api::origin;
 use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::people::session;
 
@@ -89,6 +90,10 @@ pub(crate) async fn identify(parts: &Parts, app: &App) -> HandlerResult<Principa
         }
         Bearer::Malformed => Err(Problem::invalid_token().into()),
         Bearer::Absent => {
+            let has_cookie = session::cookie(app, &parts.headers).is_some();
+            if has_cookie && origin::is_foreign(&parts.headers, &app.config.base_url) {
+                return Err(origin::refusal().into());
+            }
             let caller = session::caller(app, parts).await?;
             Ok(caller.ok_or_else(Problem::unauthenticated)?)
         }

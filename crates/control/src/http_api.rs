@@ -3,6 +3,7 @@
 pub mod contracts;
 pub mod extract;
 pub(crate) mod listener;
+pub(crate) mod origin;
 pub(crate) mod plain;
 pub mod problem;
 pub mod rate_limit;

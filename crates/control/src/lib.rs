@@ -14,6 +14,7 @@ pub mod config;
 pub mod credentials;
 pub mod domains;
 pub mod engines;
+pub mod forwarder;
 pub mod http_api;
 pub mod keys;
 pub mod logs;

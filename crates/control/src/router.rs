@@ -20,8 +20,8 @@ use crate::logs::usage;
 use crate::projects::{addresses, settings};
 use crate::runtime::{health, metrics};
 use crate::{
-    audit, billing, credentials, domains, engines, keys, logs, oauth, operator, pages, people,
-    projects, turn, webhooks, webtty_servers, workspaces,
+    audit, billing, credentials, domains, engines, forwarder, keys, logs, oauth, operator, pages,
+    people, projects, turn, webhooks, webtty_servers, workspaces,
 };
 
 /// All routes. Unknown paths get a JSON problem (RFC 9457), and browsers a page.
@@ -39,6 +39,7 @@ pub fn router_with(app: Arc<App>, surface: Router) -> Router {
         credentials::routes(),
         domains::routes(),
         engines::routes(),
+        forwarder::routes(),
         health::routes(),
         keys::routes(),
         logs::routes(),

@@ -25,6 +25,7 @@ use crate::caller::SignatureCache;
 use crate::config::Config;
 use crate::domains::{self, Domains};
 use crate::engines::{self, Engines};
+use crate::forwarder::{EngineClientError, Forwarder};
 use crate::http_api::listener;
 use crate::http_api::listener::{ConnectionLimit, Layers, ProxyPeers};
 use crate::http_api::plain;
@@ -127,6 +128,9 @@ pub enum StartError {
     /// Passwords, mail, or the OpenID provider cannot be used.
     #[error(transparent)]
     People(#[from] PeopleError),
+    /// The engines cannot be reached with the configured authorities.
+    #[error(transparent)]
+    EngineClient(#[from] EngineClientError),
     /// The sender of webhooks cannot be created.
     #[error(transparent)]
     Webhooks(#[from] SenderError),
@@ -158,6 +162,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     let shop = PlanService::open(&config, &keys)?;
     shop.publish(&store).await?;
     let engines = Engines::open(&config)?;
+    let forwarder = Forwarder::open(&config)?;
     let webhooks = Webhooks::open(&config.webhooks)?;
     let oauth = Oauth::open(&config.webhooks)?;
     Ok(Arc::new(App {
@@ -174,6 +179,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         health: Health::new(embedded),
         jobs: Jobs::default(),
         engines,
+        forwarder,
         webhooks,
         signature_cache: SignatureCache::default(),
         oauth,

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 
-/// Listens for changes until `stop`, then ends the links of this process.
+/// Listens for changes until `stop`, then ends the links and the forwarded streams of this process.
 pub(crate) async fn listen(app: Arc<App>, stop: CancellationToken) {
     loop {
         let listened = tokio::select! {
@@ -26,6 +26,7 @@ pub(crate) async fn listen(app: Arc<App>, stop: CancellationToken) {
         }
     }
     app.engines.close_links();
+    app.forwarder.close();
 }
 
 /// While the database is unreachable, links poll.

@@ -1,3 +1,7 @@
-//! The dashboard: its document and files, the session as the caller of the API.
+//! The dashboard: its document and files, the session as the caller of the API, live data.
 
 mod document;
+mod engine;
+mod live;
+mod session;
+mod streams;

@@ -214,7 +214,7 @@ async fn cp_7_only_the_document_and_the_pages_are_served() {
 }
 
 /// Pages for browsers, apart from the API. The flag is true for public pages.
-const PAGES: [(&str, bool); 69] = [
+const PAGES: [(&str, bool); 70] = [
     ("/", false),
     ("/account", false),
     ("/account/confirm", false),
@@ -244,6 +244,8 @@ const PAGES: [(&str, bool); 69] = [
     ("/device", false),
     ("/device/approve", false),
     ("/edge/sign-in", true),
+    // Responds to scripts of pages, with a problem instead of a redirect.
+    ("/engine/{project_id}/{*path}", true),
     ("/fragment.js", true),
     ("/favicon.ico", true),
     ("/installation", false),

@@ -74,7 +74,7 @@ impl Drop for Receiver {
 impl Receiver {
     /// Starts one, and writes its certificate authority to a file. It answers 204.
     pub(crate) async fn start(ca_file: &Path) -> Self {
-        let acceptor = acceptor(ca_file);
+        let acceptor = acceptor(ca_file, &["127.0.0.1", "localhost"]);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let replies = Arc::new(Mutex::new(VecDeque::new()));
@@ -161,7 +161,8 @@ pub(crate) fn hanging(all: &[ReceivedRequest]) -> usize {
 /// The path that is never answered.
 const HANG: &str = "/hang";
 
-async fn read(stream: &mut (impl AsyncRead + Unpin)) -> ReceivedRequest {
+/// Reads one request.
+pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> ReceivedRequest {
     let mut bytes = Vec::new();
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -188,14 +189,15 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> ReceivedRequest {
     }
 }
 
-fn acceptor(ca_file: &Path) -> TlsAcceptor {
+/// TLS with a certificate for these names, whose authority is written to the file.
+pub(crate) fn acceptor(ca_file: &Path, names: &[&str]) -> TlsAcceptor {
     let ca_key = KeyPair::generate().unwrap();
     let mut ca = CertificateParams::new([]).unwrap();
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     std::fs::write(ca_file, ca.self_signed(&ca_key).unwrap().pem()).unwrap();
     let issuer = Issuer::new(ca, ca_key);
     let key = KeyPair::generate().unwrap();
-    let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
     let leaf = CertificateParams::new(names).unwrap();
     let leaf = leaf.signed_by(&key, &issuer).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

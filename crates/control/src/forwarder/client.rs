@@ -1,0 +1,96 @@
+//! HTTP clients for the engines of each cluster.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use daemon::files::read_bounded;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Client, redirect};
+use tokio::net::lookup_host;
+
+use crate::config::{Config, is_loopback};
+
+/// The clients, by domain of the cluster.
+#[derive(Debug, Default)]
+pub(super) struct EngineClients {
+    by_domain: HashMap<String, Client>,
+}
+
+/// The HTTP client for the engines of a cluster cannot be created.
+#[derive(Debug, thiserror::Error)]
+#[error("check `ca_file` of the configuration's engines: {0}")]
+pub struct EngineClientError(String);
+
+impl EngineClients {
+    pub(super) fn open(config: &Config) -> Result<Self, EngineClientError> {
+        let mut by_domain = HashMap::new();
+        for engine in &config.engines {
+            let client = client(engine.ca_file.as_deref()).map_err(EngineClientError)?;
+            by_domain.insert(engine.cluster_domain.clone(), client);
+        }
+        Ok(Self { by_domain })
+    }
+
+    /// The client for the engines of a cluster. `None` if a region names a cluster that the
+    /// configuration does not have.
+    pub(super) fn of_cluster(&self, domain: &str) -> Option<&Client> {
+        self.by_domain.get(domain)
+    }
+}
+
+fn client(ca_file: Option<&Path>) -> Result<Client, String> {
+    let mut builder = Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .read_timeout(READ_TIMEOUT)
+        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+        .dns_resolver(LoopbackNames)
+        // The process takes its settings from the configuration only, not from the environment.
+        .no_proxy()
+        // A connection over HTTP/2 has a limited number of streams, and further ones would wait.
+        .http1_only()
+        .https_only(true)
+        // A token must only be sent to the intended engine.
+        .redirect(redirect::Policy::none());
+    if let Some(path) = ca_file {
+        let failed = |message: String| format!("{}: {message}", path.display());
+        let pem = read_bounded(path, MAX_FILE_BYTES).map_err(|error| failed(error.to_string()))?;
+        let authorities = reqwest::Certificate::from_pem_bundle(&pem)
+            .ok()
+            .filter(|authorities| !authorities.is_empty())
+            .ok_or_else(|| failed("no certificates in PEM".to_owned()))?;
+        builder = builder.tls_certs_merge(authorities);
+    }
+    builder.build().map_err(|error| error.to_string())
+}
+
+/// Resolves names like agents do: names under `localhost` are this machine.
+struct LoopbackNames;
+
+impl Resolve for LoopbackNames {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = if is_loopback(name.as_str()) {
+                vec![
+                    (Ipv4Addr::LOCALHOST, 0).into(),
+                    (Ipv6Addr::LOCALHOST, 0).into(),
+                ]
+            } else {
+                // The port of the address takes precedence.
+                lookup_host((name.as_str(), 0)).await?.collect()
+            };
+            let addresses: Addrs = Box::new(found.into_iter());
+            Ok(addresses)
+        })
+    }
+}
+
+/// Time limit for a connection. A user waits for it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit of silence. Engines send a keep-alive every 15 s on a stream.
+const READ_TIMEOUT: Duration = Duration::from_secs(45);
+/// Idle connections to one project that are kept for the next list.
+const MAX_IDLE_CONNECTIONS: usize = 4;
+/// Larger files are not certificates.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;

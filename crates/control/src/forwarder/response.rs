@@ -1,0 +1,159 @@
+//! A response of an engine, forwarded as it arrives.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderName, HeaderValue, StatusCode};
+use hyper::body::{Body as HttpBody, Frame};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use types::problem::Problem;
+
+use super::RequestPermit;
+use super::access::LiveAccess;
+use super::operation::ForwardedOperation;
+use crate::http_api::problem::Refusal;
+
+/// The response for the page. A task forwards the body until it or the access ends.
+pub(super) fn forward(
+    answered: reqwest::Response,
+    access: LiveAccess,
+    operation: ForwardedOperation,
+    permit: RequestPermit,
+) -> Response {
+    if answered.status() == StatusCode::UNAUTHORIZED {
+        // The session is valid. For the page, a 401 would mean that it is not.
+        let detail = "The engine of this project has not received the sign-in yet. Try again.";
+        let problem = Problem::new(503, "engine_not_ready", detail);
+        return Refusal::from(problem.with_retry_after(1)).into_response();
+    }
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    let mut response = Response::new(Body::new(ForwardedBody(receiver)));
+    *response.status_mut() = answered.status();
+    let headers = response.headers_mut();
+    for name in FORWARDED_FIELDS {
+        if let Some(value) = answered.headers().get(&name) {
+            headers.insert(name, value.clone());
+        }
+    }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
+    // Proxies in front of the platform forward each event immediately.
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    let stop = access.app.forwarder.stop.clone();
+    let is_event_stream = operation.is_event_stream && answered.status() == StatusCode::OK;
+    let pump = Pump {
+        answered,
+        sender,
+        is_event_stream,
+        is_between_events: true,
+    };
+    tokio::spawn(async move {
+        pump.run(access, stop).await;
+        drop(permit);
+    });
+    response
+}
+
+/// The task of one response. It ends with the response: when the engine has sent everything, when
+/// the page disconnects, when the access ends, or when the platform stops.
+struct Pump {
+    answered: reqwest::Response,
+    sender: mpsc::Sender<io::Result<Bytes>>,
+    is_event_stream: bool,
+    /// True if no event has been forwarded partly.
+    is_between_events: bool,
+}
+
+impl Pump {
+    async fn run(mut self, access: LiveAccess, stop: CancellationToken) {
+        // One future for the whole response: a check of the access is not interrupted by chunks.
+        let ended = access.ended();
+        tokio::pin!(ended);
+        let reason = tokio::select! {
+            biased;
+            () = stop.cancelled() => "the platform stops".to_owned(),
+            reason = &mut ended => reason,
+            () = self.forward_chunks() => return,
+        };
+        self.close(&reason);
+    }
+
+    /// Forwards until the response ends or the page disconnects.
+    async fn forward_chunks(&mut self) {
+        loop {
+            let chunk = tokio::select! {
+                chunk = self.answered.chunk() => chunk,
+                () = self.sender.closed() => return,
+            };
+            let chunk = match chunk {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => return,
+                Err(error) => {
+                    // An interrupted response must not look like a complete one.
+                    let error = io::Error::other(error.without_url());
+                    self.sender.send(Err(error)).await.ok();
+                    return;
+                }
+            };
+            self.is_between_events = chunk.ends_with(b"\n\n");
+            if self.sender.send(Ok(chunk)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Ends the response before its time. A page that does not read gets only the end.
+    fn close(&self, reason: &str) {
+        let last = if self.is_event_stream && self.is_between_events {
+            Ok(Bytes::from(format!(": closed: {reason}\n\n")))
+        } else {
+            Err(io::Error::other("the access has ended"))
+        };
+        self.sender.try_send(last).ok();
+    }
+}
+
+/// The body of the response.
+struct ForwardedBody(mpsc::Receiver<io::Result<Bytes>>);
+
+impl HttpBody for ForwardedBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let chunk = self.0.poll_recv(context);
+        chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+    }
+}
+
+/// Fields of the engine's response that a page may read. All others belong to the connection.
+const FORWARDED_FIELDS: [HeaderName; 4] = [
+    CONTENT_TYPE,
+    CONTENT_DISPOSITION,
+    RETRY_AFTER,
+    HeaderName::from_static(api::engine::PLATFORM_LINK),
+];
+
+/// A response that a browser opens as a page can do nothing at this origin. Recordings contain text
+/// of strangers.
+const SANDBOX: &str = "default-src 'none'; sandbox; frame-ancestors 'none'";
+
+/// Tells nginx and the proxies that copied it not to collect a response.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Chunks that can wait for a page that reads slowly. Each is at most as large as the HTTP library's
+/// buffer.
+const QUEUE: usize = 4;
