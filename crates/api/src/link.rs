@@ -446,6 +446,9 @@ pub struct StreamRecord {
     /// The tunnel of the stream, if one was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tunnel_id: Option<String>,
+    /// Name of the tunnel, if it has one. Absent from an older engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tunnel_name: Option<String>,
     /// Owner of the tunnel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,

@@ -23,6 +23,8 @@ mod reports;
 mod routes;
 mod sign_in;
 mod snapshot;
+mod streams;
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -3,6 +3,7 @@
 
 mod search;
 pub mod timeline;
+pub mod traffic;
 pub mod usage;
 
 use std::str::FromStr;

@@ -16,7 +16,7 @@ use crate::caller::whoami;
 use crate::credentials::tokens;
 use crate::http_api::problem::Refusal;
 use crate::http_api::{contracts, rate_limit};
-use crate::logs::usage;
+use crate::logs::{traffic, usage};
 use crate::projects::{addresses, settings};
 use crate::runtime::{health, metrics};
 use crate::{
@@ -51,6 +51,7 @@ pub fn router_with(app: Arc<App>, surface: Router) -> Router {
         projects::routes(),
         settings::routes(),
         tokens::routes(),
+        traffic::routes(),
         turn::routes(),
         usage::routes(),
         webhooks::routes(),

@@ -171,6 +171,14 @@ pub const TOOLS: &[Tool] = &[
         call: Call::Operation(records::TURN_USAGE),
     },
     Tool {
+        name: "svc_project_traffic",
+        title: "Get the traffic of a project over time",
+        description: "Visits, errors, bytes and durations of a project or of its tunnels, by the \
+                      minute or by the hour.",
+        effect: Effect::Reads,
+        call: Call::Operation(records::TRAFFIC),
+    },
+    Tool {
         name: "svc_project_logs",
         title: "Read the request logs of a project",
         description: "Requests and connections to published tunnels, page by page.",

@@ -29,6 +29,7 @@ pub mod logs;
 pub mod oldest;
 pub mod projects;
 pub mod stored_records;
+pub mod traffic;
 pub mod usage;
 pub mod webhooks;
 pub mod webtty_servers;

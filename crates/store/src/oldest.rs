@@ -36,6 +36,10 @@ rows! {
         AND NOT EXISTS (SELECT 1 FROM credentials c WHERE c.issued_by = e.id)"
     /// Usage, by the hour.
     Usage USAGE "SELECT MIN(hour) AS n FROM usage"
+    /// Traffic by the minute.
+    TrafficMinutes TRAFFIC_MINUTES "SELECT MIN(starts_at) AS n FROM traffic WHERE step = 60"
+    /// Traffic by the hour.
+    TrafficHours TRAFFIC_HOURS "SELECT MIN(starts_at) AS n FROM traffic WHERE step = 3600"
     /// Idempotency keys, by time of use.
     IdempotencyKeys IDEMPOTENCY_KEYS "SELECT MIN(created_at) AS n FROM idempotency_keys"
     /// Sessions, by their end.

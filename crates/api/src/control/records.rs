@@ -38,6 +38,18 @@ pub const TURN_USAGE: &Operation = &Operation {
     ..*USAGE
 };
 
+/// Traffic of the project and of its tunnels over time.
+pub const TRAFFIC: &Operation = &Operation {
+    query: &[TIMELINE, START, END, RESOLUTION, BY, TUNNEL_NAME],
+    ..Operation::get(
+        "get_tunnels_project_traffic",
+        "/api/projects/tunnels/{project_id}/traffic",
+        "Get the traffic of a project by the minute or by the hour",
+        allowed(Permission::NetworkStreamsReadOnly, &[rule("logs")]),
+        "Traffic",
+    )
+};
+
 /// Request and connection logs.
 pub const LOGS: &Operation = &Operation {
     query: &[
@@ -68,12 +80,13 @@ pub const EVENTS: &Operation = &Operation {
 };
 
 /// The operations of this module.
-pub const OPERATIONS: &[&Operation] = &[PLAN, USAGE, TURN_USAGE, LOGS, EVENTS];
+pub const OPERATIONS: &[&Operation] = &[PLAN, USAGE, TURN_USAGE, TRAFFIC, LOGS, EVENTS];
 
 pub(super) fn schemas(schemas: &mut Schemas) {
     add::<ProjectPlan>(schemas);
     add::<Usage>(schemas);
     add::<TurnUsage>(schemas);
+    add::<Traffic>(schemas);
     add::<LogList>(schemas);
     add::<EventList>(schemas);
 }
@@ -97,6 +110,22 @@ const TIMELINE: Parameter = Parameter::one_of(
 );
 const START: Parameter = Parameter::time("start", "Start of the range.");
 const END: Parameter = Parameter::time("end", "End of the range, exclusive; default now.");
+const RESOLUTION: Parameter = Parameter::one_of(
+    "resolution",
+    "Length of the intervals. Minutes are kept for a day. Default: minutes for a range of at most a \
+        day, else hours.",
+    &["minute", "hour"],
+);
+const BY: Parameter = Parameter::one_of(
+    "by",
+    "One series for the project, or one for each tunnel. The latter requires a range of at most 200 \
+        intervals. Default: project.",
+    &["project", "tunnel"],
+);
+const TUNNEL_NAME: Parameter = Parameter::text(
+    "tunnel",
+    "Only the tunnel with this name; cannot be combined with `by`.",
+);
 const OUTCOME: Parameter = Parameter::one_of(
     "outcome",
     "How the stream ended.",
@@ -223,6 +252,73 @@ pub struct RelayedInHour {
     #[serde(flatten)]
     pub relayed: Relayed,
 }
+
+/// Traffic of a project over time. The range is widened to whole intervals.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Traffic {
+    /// Start of the range.
+    #[schema(format = DateTime)]
+    pub start: String,
+    /// End of the range (exclusive).
+    #[schema(format = DateTime)]
+    pub end: String,
+    /// Length of the intervals.
+    pub resolution: Resolution,
+    /// Upper bounds of the buckets of `durations`, in milliseconds. A further bucket has no bound.
+    pub bucket_bounds: Vec<u32>,
+    /// The series, the busiest first.
+    pub series: Vec<TrafficSeries>,
+}
+
+/// Length of intervals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Resolution {
+    /// Minutes.
+    Minute,
+    /// Hours.
+    Hour,
+}
+
+/// Traffic of one tunnel, or of a whole project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrafficSeries {
+    /// Name of the tunnel. Absent: the whole project, or among series of tunnels all visits of other
+    /// tunnels and of none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "web")]
+    pub tunnel: Option<String>,
+    /// The intervals, oldest first; those without visits are left out.
+    pub points: Vec<TrafficPoint>,
+}
+
+/// Visits that started in one interval. They are counted when they end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrafficPoint {
+    /// Start of the interval.
+    #[schema(format = DateTime)]
+    pub at: String,
+    /// Visits.
+    pub requests: i64,
+    /// Visits that failed, and responses with a status of 500 or more.
+    pub errors: i64,
+    /// Visits that the edge refused.
+    pub denied: i64,
+    /// Bytes from visitors to the service.
+    pub upstream_bytes: i64,
+    /// Bytes from the service to visitors.
+    pub downstream_bytes: i64,
+    /// HTTP responses in each bucket of durations. Buckets of several intervals and series add up.
+    pub durations: Vec<i64>,
+}
+
+/// Upper bounds of the buckets of durations, in milliseconds.
+pub const DURATION_BOUNDS: [u32; 15] = [
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000,
+];
 
 page! {
     /// One page of request and connection logs.

@@ -19,24 +19,24 @@ use axum::response::{IntoResponse as _, Response};
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
-use serde_json::Value;
 use store::stored_records::{self, StoredRecords};
 use store::usage::{TurnUsage, Usage};
 use store::{Tx, directory, engines, events, logs, revoked_tokens, usage};
 use types::event::{Event, EventType};
-use types::id::{CredentialId, LogId, ProjectId, TunnelId, unix_millis};
+use types::id::{CredentialId, ProjectId};
 use types::json::Limits;
 use types::problem::Problem;
 
 use super::caller::{Engine, LINK_VERSION};
 use super::cluster::Cluster;
 use super::credential_use;
+use super::streams::{Stream, store_stream};
+use super::traffic::{TrafficSums, Visit};
 use crate::app::App;
 use crate::billing::plans::Catalogue;
 use crate::http_api::extract::{read_body, read_json_within};
 use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::runtime::metrics;
-use crate::runtime::random;
 use crate::webhooks;
 
 /// Stores a batch, unless it was stored before.
@@ -78,16 +78,6 @@ struct Batch {
     sessions: BTreeSet<(ProjectId, String)>,
     /// The last use of each credential.
     uses: BTreeMap<CredentialId, Timestamp>,
-}
-
-struct Stream {
-    project: ProjectId,
-    id: String,
-    tunnel: Option<TunnelId>,
-    user: Option<String>,
-    outcome: String,
-    created_at: Timestamp,
-    summary: Value,
 }
 
 impl Batch {
@@ -158,10 +148,13 @@ impl Batch {
         {
             return Err(at.bad("user_id", "is too long"));
         }
+        // A later engine may allow other names. Such a visit counts without its name.
+        let name = record.tunnel_name.and_then(|name| name.parse().ok());
         self.streams.push(Stream {
             project: at.project(&record.project_id)?,
             id: record.stream_id,
             tunnel,
+            tunnel_name: name,
             user: record.user_id,
             outcome: record.outcome,
             // An engine with a fast clock must not extend the retention.
@@ -274,12 +267,15 @@ impl Batch {
         let catalogue = app.plan_service.catalogue();
         let mut counted = ReportCounts::default();
         let mut added: BTreeMap<ProjectId, StoredRecords> = BTreeMap::new();
+        let mut traffic = TrafficSums::new(now);
         for stream in self.streams {
             let Some(project) = counted.of(&served, stream.project, "stream") else {
                 continue;
             };
+            let visit = Visit::of(&stream);
             if store_stream(&mut tx, catalogue, project, stream, now).await? {
                 added.entry(project.id).or_insert(NO_RECORDS).logs += 1;
+                traffic.add(project.id, visit);
             }
         }
         for (id, event) in self.events {
@@ -301,6 +297,7 @@ impl Batch {
             removed +=
                 stored_records::count(&mut tx, project, &added, &limits, MAX_REMOVED_ROWS).await?;
         }
+        traffic.store(&mut tx).await?;
         for ((id, hour), sum) in self.usage {
             if counted.of(&served, id, "usage").is_some() {
                 usage::add(&mut tx, id, hour, &sum).await?;
@@ -363,29 +360,6 @@ const MAX_ID: usize = 64;
 
 type ServedProjects = HashMap<ProjectId, directory::Project>;
 
-async fn store_stream(
-    tx: &mut Tx,
-    catalogue: &Catalogue,
-    project: &directory::Project,
-    stream: Stream,
-    now: Timestamp,
-) -> HandlerResult<bool> {
-    let search = searchable_text(&stream.summary);
-    let log = logs::Log {
-        id: LogId::new(unix_millis(stream.created_at), random::bytes()?),
-        workspace_id: project.workspace_id,
-        project_id: project.id,
-        stream_id: stream.id,
-        tunnel_id: stream.tunnel,
-        user_id: stream.user,
-        outcome: stream.outcome,
-        summary: stream.summary,
-        created_at: stream.created_at,
-        expires_at: retention_end(catalogue, project, now),
-    };
-    Ok(logs::insert(tx, &log, &search).await?)
-}
-
 async fn store_event(
     tx: &mut Tx,
     catalogue: &Catalogue,
@@ -422,7 +396,11 @@ async fn store_event(
 }
 
 /// The end of the retention of a record that is stored now, according to the project's plan.
-fn retention_end(catalogue: &Catalogue, project: &directory::Project, now: Timestamp) -> Timestamp {
+pub(super) fn retention_end(
+    catalogue: &Catalogue,
+    project: &directory::Project,
+    now: Timestamp,
+) -> Timestamp {
     let plan = project
         .plan
         .parse()
@@ -430,17 +408,6 @@ fn retention_end(catalogue: &Catalogue, project: &directory::Project, now: Times
     let days = catalogue.terms(plan).log_retention_days;
     let retention = SignedDuration::from_hours(24 * i64::from(days));
     now.saturating_add(retention).unwrap_or(Timestamp::MAX)
-}
-
-/// The searchable text: host, path, method and addresses, and nothing that may be secret.
-fn searchable_text(summary: &Value) -> String {
-    let found = SEARCHABLE_FIELDS
-        .iter()
-        .filter_map(|place| summary.pointer(place)?.as_str());
-    let mut text = found.collect::<Vec<_>>().join(" ");
-    let end = text.floor_char_boundary(MAX_SEARCHED_BYTES.min(text.len()));
-    text.truncate(end);
-    text
 }
 
 /// Numbers of stored records and of skipped ones.
@@ -511,18 +478,6 @@ fn bad(field: &str, message: &str) -> Refusal {
 
 const OUTCOMES: [&str; 3] = ["connected", "failed", "denied"];
 
-/// Members of a summary that are searchable: of `stream.summary`, and of the short form.
-const SEARCHABLE_FIELDS: [&str; 8] = [
-    "/request/http/request/method",
-    "/request/http/request/host",
-    "/request/http/request/path",
-    "/request/downstream/ip",
-    "/method",
-    "/host",
-    "/path",
-    "/source_ip",
-];
-const MAX_SEARCHED_BYTES: usize = 4 * 1024;
 /// The same limit as in tokens.
 const MAX_ID_BYTES: usize = 256;
 /// A pebibyte per hour. The sum of a thousand such values in each hour of a century does not
@@ -536,7 +491,7 @@ const LIMITS: Limits = Limits {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -567,14 +522,5 @@ mod tests {
         let usage = json!([{"record": "usage", "project_id": project, "hour": at, "streams": 1,
             "failed_streams": 0, "upstream_bytes": u64::MAX, "downstream_bytes": 0}]);
         assert_eq!(refused(&usage), "records.0.upstream_bytes");
-    }
-
-    #[test]
-    fn the_searchable_text_has_hosts_and_paths_and_no_queries() {
-        let summary = json!({"request": {"downstream": {"ip": "192.0.2.1"}, "http": {"request": {
-            "host": "a.example", "path": "/b", "query": "token=c", "url": "https://a/?token=c"}}}});
-        assert_eq!(searchable_text(&summary), "a.example /b 192.0.2.1");
-        let long = json!({"path": "ä".repeat(5_000)});
-        assert!(searchable_text(&long).len() <= MAX_SEARCHED_BYTES);
     }
 }

@@ -85,10 +85,15 @@ impl Range {
 
     /// The range, widened to whole hours.
     pub(crate) fn to_whole_hours(self) -> Self {
-        let hours = |seconds: i64| Timestamp::from_second(seconds.saturating_mul(HOUR_SECONDS));
+        self.to_whole(HOUR_SECONDS)
+    }
+
+    /// The range, widened to whole intervals of this length in seconds.
+    pub(crate) fn to_whole(self, length: i64) -> Self {
+        let intervals = |count: i64| Timestamp::from_second(count.saturating_mul(length));
         Self {
-            start: hours(self.start.as_second().div_euclid(HOUR_SECONDS)).unwrap_or(self.start),
-            end: hours((self.end.as_second() - 1).div_euclid(HOUR_SECONDS) + 1).unwrap_or(self.end),
+            start: intervals(self.start.as_second().div_euclid(length)).unwrap_or(self.start),
+            end: intervals((self.end.as_second() - 1).div_euclid(length) + 1).unwrap_or(self.end),
         }
     }
 

@@ -459,6 +459,7 @@ impl AccessRecord {
             project_id: project.id.to_string(),
             stream_id: self.line.id.clone(),
             tunnel_id: self.line.tunnel_id.clone(),
+            tunnel_name: tunnel.and_then(name_of),
             user_id: visit.user_id.map(str::to_owned),
             outcome: visit.outcome().to_owned(),
             created_at: visit.created_at(),
@@ -468,6 +469,11 @@ impl AccessRecord {
             .records
             .push(api::link::Record::Stream(Box::new(record)));
     }
+}
+
+fn name_of(tunnel: &Tunnel) -> Option<String> {
+    let name = tunnel.properties.name.as_ref();
+    name.map(ToString::to_string)
 }
 
 impl Report {

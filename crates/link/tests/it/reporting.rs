@@ -86,6 +86,7 @@ fn visit(number: u32) -> Record {
         project_id: "prj_1".to_owned(),
         stream_id: number.to_string(),
         tunnel_id: None,
+        tunnel_name: None,
         user_id: None,
         outcome: "denied".to_owned(),
         created_at: "2026-01-01T00:00:00Z".parse().unwrap(),

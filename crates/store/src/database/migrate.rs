@@ -50,6 +50,7 @@ migrations! {
     20 "expiry_notice" "0020_expiry_notice"
     21 "domains" "0021_domains"
     22 "domain_certificates" "0022_domain_certificates"
+    23 "traffic" "0023_traffic"
 }
 
 /// Applies missing migrations. The write lock is taken before the table of versions is read, so a

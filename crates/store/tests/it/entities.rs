@@ -10,5 +10,6 @@ mod oauth;
 mod people;
 mod projects;
 pub(crate) mod records;
+mod traffic;
 mod webhooks;
 mod workspaces;

@@ -112,6 +112,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "61efb566470443822afb796922aea34e",
         "78c5cd4e9772d6c9c10b1bedd8d9a59a",
     ),
+    (
+        "0023_traffic",
+        "99b89daa76caa589d6b649f517be5ffe",
+        "8282df33f910213ee477d947ed7046aa",
+    ),
 ];
 
 /// Words that break the code before a migration, since both versions run during an update.

@@ -2,11 +2,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 use store::oldest::{Rows, oldest};
+use store::traffic::Step;
 use store::{
     Conn, Lock, Tx, WorkLock, addresses, attempts, audit, changes, credentials, deleted_projects,
     deliveries, device_grants, engines, events, idempotency, invitations, links, logs, oauth_codes,
-    oauth_requests, pending_sign_ins, revoked_tokens, sessions, usage, used_challenges, webhooks,
-    workspaces,
+    oauth_requests, pending_sign_ins, revoked_tokens, sessions, traffic, usage, used_challenges,
+    webhooks, workspaces,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -14,6 +15,7 @@ use crate::app::App;
 use crate::config::Retention;
 use crate::engines::{CHANGE_LOG_RETENTION, INVENTORY_EXPIRY, LINK_EXPIRY, REPORTER_RETENTION};
 use crate::http_api::problem::HandlerResult;
+use crate::logs::traffic::kept;
 use crate::oauth;
 use crate::people::session::IDLE;
 use crate::runtime::jobs::stale::Stale;
@@ -90,6 +92,8 @@ impl Stale {
             Self::Webhooks => (Rows::DeletedWebhooks, retention.deliveries),
             Self::Credentials => (Rows::RevokedCredentials, retention.credentials),
             Self::Usage => (Rows::Usage, retention.usage),
+            Self::TrafficMinutes => (Rows::TrafficMinutes, kept(Step::Minute)),
+            Self::TrafficHours => (Rows::TrafficHours, kept(Step::Hour)),
             Self::IdempotencyKeys => (Rows::IdempotencyKeys, retention.idempotency_keys),
             Self::Sessions => (Rows::Sessions, at_once),
             Self::UnusedSessions => (Rows::UsedSessions, IDLE),
@@ -126,6 +130,8 @@ impl Stale {
                 credentials::purge(tx, ago(now, retention.credentials), BATCH, now).await
             }
             Self::Usage => usage::purge(tx, ago(now, retention.usage), BATCH).await,
+            Self::TrafficMinutes => purge_traffic(tx, Step::Minute, now).await,
+            Self::TrafficHours => purge_traffic(tx, Step::Hour, now).await,
             Self::IdempotencyKeys => {
                 idempotency::purge(tx, ago(now, retention.idempotency_keys), BATCH).await
             }
@@ -165,6 +171,10 @@ impl Stale {
             },
         }
     }
+}
+
+async fn purge_traffic(tx: &mut Tx, step: Step, now: Timestamp) -> Result<u64, store::Error> {
+    traffic::purge(tx, step, ago(now, kept(step)), BATCH).await
 }
 
 pub(crate) fn ago(now: Timestamp, period: SignedDuration) -> Timestamp {

@@ -34,6 +34,10 @@ stale! {
     Credentials "credentials"
     /// Usage by the hour.
     Usage "usage"
+    /// Traffic by the minute.
+    TrafficMinutes "traffic_minutes"
+    /// Traffic by the hour.
+    TrafficHours "traffic_hours"
     /// Idempotency keys of creations: the same request creates another object afterwards.
     IdempotencyKeys "idempotency_keys"
     /// Sessions past their end.

@@ -7,6 +7,7 @@ mod links;
 mod relays;
 mod reports;
 mod sign_in;
+mod traffic;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

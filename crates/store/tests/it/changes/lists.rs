@@ -124,6 +124,7 @@ pub(super) const SILENT_FILES: &[&str] = &[
     "pending_sign_ins",
     "platform_secrets",
     "stored_records",
+    "traffic",
     "usage",
     "used_challenges",
     "webhooks",
