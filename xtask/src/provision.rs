@@ -11,7 +11,8 @@
 //! Installed programs are used as they are. The Python packages live in a virtual environment under
 //! the target directory, the Node packages in a directory beside it, and so do a downloaded nginx,
 //! named and promtool: their Debian packages would start services when they are installed, so they are
-//! only unpacked there. The web terminal is downloaded as well, so that the tested program has it.
+//! only unpacked there. The web terminal is downloaded and the dashboard built as well, so that the tested
+//! program has them.
 //! PostgreSQL's package is installed without its default cluster; the tests create their own, in
 //! temporary directories. Pebble, a certificate authority, is built with Go, and so is `h2spec`, if
 //! possible; otherwise its test reports that it did not run.
@@ -177,6 +178,15 @@ pub(crate) fn run(repository: &Repository, set: TestSet, yes: bool) -> Result<Pr
         eprintln!("    {name}={}", path.display());
     }
     Ok(provisions)
+}
+
+/// Installs npm with Node after consent, if it is missing. It builds the dashboard.
+pub(crate) fn npm(repository: &Repository) -> Result<()> {
+    if program::find("npm").is_some() {
+        return Ok(());
+    }
+    let directory = repository.target_directory()?.join("test-env");
+    install(&[Requirement::Node], &directory, false)
 }
 
 /// coturn's client of TURN relays.
@@ -382,10 +392,10 @@ fn install(missing: &[Requirement], directory: &Path, yes: bool) -> Result<()> {
         .iter()
         .find(|manager| program::find(manager.program).is_some())
     else {
-        bail!("missing for the tests: {missing:?}; install them and try again");
+        bail!("missing: {missing:?}; install them and try again");
     };
     let line = line(manager, missing, debian::is_root());
-    eprintln!("    missing for the tests; on this system: {line}");
+    eprintln!("    missing; on this system: {line}");
     if manager.program != "apt-get" {
         bail!("install what is missing and try again: {line}");
     }

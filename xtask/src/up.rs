@@ -6,12 +6,17 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use crate::program;
+use crate::provision;
 use crate::repository::Repository;
 use crate::web;
 
 /// Builds the release binary with cargo's own progress and becomes `svc up --demo`, so that signals
 /// and the exit status are the program's.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
+    // Without npm the program has no dashboard, and says so.
+    if let Err(error) = provision::npm(repository) {
+        eprintln!("    {error:#}");
+    }
     web::offer(repository);
     program::run(program::cargo().current_dir(repository.root()).args([
         "build",

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{Flavour, inventory};
 use crate::program;
+use crate::provision;
 use crate::repository::Repository;
 use crate::web;
 
@@ -31,7 +32,8 @@ pub(super) fn build(repository: &Repository, flavour: Flavour, out: &Path) -> Re
         cargo.env_remove(unification);
     }
     if flavour == Flavour::Complete {
-        // With this variable, the build includes the web terminal or fails.
+        provision::npm(repository)?;
+        // With this variable, the build includes the web terminal and the dashboard, or fails.
         cargo.env("SVC_WEB_DIR", web::run(repository)?);
     }
     program::run(&mut cargo)?;
