@@ -43,14 +43,13 @@ async fn reads_for_other_sites_are_refused(control: TestControl) {
         assert_eq!(answer.problem(), (403, "foreign_origin".to_owned()));
     }
     // A typed address, a page of the platform, and a public document that another site links to.
+    let own = [("sec-fetch-site", "same-origin"), ("origin", BASE_URL)];
+    let typed = [("sec-fetch-site", "none")];
+    let linked = [("sec-fetch-site", "cross-site")];
     for (path, headers) in [
-        ("/api/user", &[][..]),
-        ("/api/user", &[("sec-fetch-site", "none")]),
-        (
-            "/api/user",
-            &[("sec-fetch-site", "same-origin"), ("origin", BASE_URL)],
-        ),
-        ("/api/openapi.json", &[("sec-fetch-site", "cross-site")]),
+        ("/api/user", own.as_slice()),
+        ("/api/user", typed.as_slice()),
+        ("/api/openapi.json", linked.as_slice()),
     ] {
         let answer = browser.send(Method::GET, path, None, headers).await;
         assert_eq!(answer.status, 200, "{path} {headers:?}");

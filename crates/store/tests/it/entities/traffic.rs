@@ -39,9 +39,9 @@ async fn traffic_adds_up_in_each_interval(database: Database) {
         Person::new(&database, "bob").await,
     );
     let mut tx = database.begin().await;
-    for (second, names) in [(0, &["a", REST][..]), (0, &["a", "b"]), (60, &["b"])] {
+    for (second, names) in [(0, ["a", REST]), (0, ["a", "b"]), (60, ["b", "b"])] {
         let span = (Step::Minute, at(second));
-        let visits = named(names);
+        let visits = named(&names);
         traffic::add(&mut tx, ann.project, span, &visits)
             .await
             .unwrap();
