@@ -1,6 +1,7 @@
 //! `svc up`, `svc platform`, and their files.
 
 mod backup;
+mod dashboard;
 mod domains;
 mod engine;
 mod installation;

@@ -234,7 +234,8 @@ async fn a_proxy_of_the_environment_is_not_used() {
     assert_eq!(running.terminate().await.code, Some(0));
 }
 
-async fn sign_in(base: &str, email: &str, password: &str) -> reqwest::Response {
+/// Submits the form of the sign-in.
+pub(super) async fn sign_in(base: &str, email: &str, password: &str) -> reqwest::Response {
     let client = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .build()
