@@ -1,6 +1,6 @@
 //! Live data of the dashboard of `svc up`, whose engine has a certificate of a private authority.
 
-use reqwest::header::{COOKIE, ORIGIN, SET_COOKIE};
+use reqwest::header::{CONTENT_TYPE, COOKIE, ORIGIN, SET_COOKIE};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -84,7 +84,8 @@ async fn a_page_of_the_platform_sees_tunnels_appear_and_its_session_end() {
     assert_eq!(tunnels[0]["name"], "web");
 
     let out = page.client.post(format!("{}/logout", page.base));
-    page.send(out).await;
+    let form = "application/x-www-form-urlencoded";
+    page.send(out.header(CONTENT_TYPE, form)).await;
     read_until(&mut stream, ": closed").await;
     assert_eq!(page.get(&format!("{engine}/tunnels")).await.status(), 401);
 }
