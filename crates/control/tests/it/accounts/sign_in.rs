@@ -55,10 +55,7 @@ async fn a_person_signs_in_and_out(control: TestControl) {
 
 async fn signing_in_redirects_only_to_our_own_paths(control: TestControl) {
     control.person("Ada").await;
-    for (next, on) in [
-        ("/oauth/x?a=b", "/oauth/x?a=b"),
-        ("//evil.example", "/"),
-    ] {
+    for (next, on) in [("/oauth/x?a=b", "/oauth/x?a=b"), ("//evil.example", "/")] {
         let fields = [
             ("email", "ada@example.com"),
             ("password", PASSWORD),
