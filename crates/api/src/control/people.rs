@@ -5,7 +5,7 @@ use serde_json::Value;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Operation, PAGE, PAGE_SIZE, Schemas, add, page};
+use super::{Access, Answer, Method, Operation, PAGE, PAGE_SIZE, Schemas, add, page};
 
 /// The person behind the credential. Any valid credential is enough; no permission is needed.
 pub const GET_USER: &Operation = &Operation::get(
@@ -52,11 +52,49 @@ pub const LIST_OWN_AUDIT: &Operation = &Operation {
     )
 };
 
+/// The browser sessions of the person behind the credential.
+pub const LIST_SESSIONS: &Operation = &Operation::get(
+    "list_own_sessions",
+    "/api/user/sessions",
+    "List the browser sessions of your account",
+    Access::Permitted(
+        Permission::AccountCredentialsReadOnly,
+        &[Rule {
+            resource: "credentials",
+            actions: &["read"],
+        }],
+    ),
+    "SessionList",
+);
+
+/// Ends one of them, with the tokens that were minted from it.
+pub const END_SESSION: &Operation = &Operation::new(
+    "end_own_session",
+    Method::Delete,
+    "/api/user/sessions/{session_id}",
+    "End a browser session of your account",
+    Access::Permitted(
+        Permission::AccountCredentialsReadWrite,
+        &[Rule {
+            resource: "credentials",
+            actions: &["delete"],
+        }],
+    ),
+    Answer::NO_CONTENT,
+);
+
 /// The operations of this module.
-pub const OPERATIONS: &[&Operation] = &[GET_USER, LIST_OWN_AUDIT, LIST_AUDIT];
+pub const OPERATIONS: &[&Operation] = &[
+    GET_USER,
+    LIST_OWN_AUDIT,
+    LIST_SESSIONS,
+    END_SESSION,
+    LIST_AUDIT,
+];
 
 pub(super) fn schemas(schemas: &mut Schemas) {
     add::<User>(schemas);
+    add::<SessionList>(schemas);
     add::<AuditList>(schemas);
 }
 
@@ -83,6 +121,39 @@ pub struct User {
     pub second_factor: bool,
     #[schema(format = DateTime)]
     pub created_at: String,
+}
+
+/// The browser sessions of a person.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionList {
+    /// Those that have not ended, oldest first.
+    pub sessions: Vec<BrowserSession>,
+}
+
+/// A browser in which a person is signed in.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BrowserSession {
+    #[schema(example = "ses_01h455vb4pex5vsknk084sn02q")]
+    pub id: String,
+    /// The browser's name for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub user_agent: Option<String>,
+    /// Client address at the sign-in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub ip: Option<String>,
+    #[schema(format = DateTime)]
+    pub created_at: String,
+    /// Last use, with a delay of some minutes.
+    #[schema(format = DateTime)]
+    pub last_seen_at: String,
+    #[schema(format = DateTime)]
+    pub expires_at: String,
+    /// True for the session that sent this request.
+    pub current: bool,
 }
 
 page! {

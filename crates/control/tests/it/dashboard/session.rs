@@ -10,6 +10,7 @@ both! {
     a_page_reads_and_writes_with_the_rights_of_its_user,
     reads_for_other_sites_are_refused,
     a_lost_role_and_the_sign_out_take_effect_at_once,
+    a_user_lists_and_ends_sessions,
 }
 
 /// CP-13.
@@ -79,4 +80,45 @@ async fn a_lost_role_and_the_sign_out_take_effect_at_once(control: TestControl) 
     browser.cookie = cookie;
     let refused = browser.api(Method::GET, &path, Value::Null).await;
     assert_eq!(refused.problem(), (401, "unauthenticated".to_owned()));
+}
+
+async fn a_user_lists_and_ends_sessions(control: TestControl) {
+    let (ada, eve) = (control.person("Ada").await, control.person("Eve").await);
+    let (mut here, mut there) = (
+        control.signed_in("Ada").await,
+        control.signed_in("Ada").await,
+    );
+    let list = here
+        .api(Method::GET, "/api/user/sessions", Value::Null)
+        .await;
+    let list = list.expect(200)["sessions"].clone();
+    let current: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|session| session["current"].as_bool().unwrap())
+        .collect();
+    assert_eq!(current.len(), 2);
+    assert_eq!(current.iter().filter(|current| **current).count(), 1);
+    let mut sessions = list.as_array().unwrap().iter();
+    let other = sessions.find(|session| session["current"] == false);
+    let id = other.unwrap()["id"].as_str().unwrap();
+    let path = format!("/api/user/sessions/{id}");
+    // Another user's session does not exist.
+    let answer = control.delete(&path, &eve.token).await;
+    assert_eq!(answer.problem(), (404, "not_found".to_owned()));
+    // A session has more rights than this token.
+    let weak = json!({"permissions": ["account.credentials.read-write"]});
+    let weak = control.delegated(&ada, weak).await;
+    let answer = control.delete(&path, &weak).await;
+    assert_eq!(answer.problem(), (403, "insufficient_scope".to_owned()));
+    let answer = there.api(Method::GET, "/api/user", Value::Null).await;
+    answer.expect(200);
+    here.api(Method::DELETE, &path, Value::Null)
+        .await
+        .expect(204);
+    let answer = there.api(Method::GET, "/api/user", Value::Null).await;
+    assert_eq!(answer.problem(), (401, "unauthenticated".to_owned()));
+    let again = here.api(Method::DELETE, &path, Value::Null).await;
+    assert_eq!(again.problem(), (404, "not_found".to_owned()));
 }
