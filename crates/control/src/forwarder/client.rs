@@ -73,8 +73,8 @@ impl Resolve for LoopbackNames {
         Box::pin(async move {
             let found: Vec<SocketAddr> = if is_loopback(name.as_str()) {
                 vec![
-                    (Ipv4Addr::LOCALHOST, 0).into(),
-                    (Ipv6Addr::LOCALHOST, 0).into(),
+                    SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+                    SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
                 ]
             } else {
                 // The port of the address takes precedence.

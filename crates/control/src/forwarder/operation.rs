@@ -23,7 +23,7 @@ impl ForwardedOperation {
     /// # Errors
     /// 404 if no operation has the path, 405 if none has the path and the method.
     pub(super) fn find(method: &http::Method, path: &str) -> HandlerResult<Self> {
-        let mut has_path = false;
+        let mut allowed = Vec::new();
         for operation in OPERATIONS {
             let permission = match operation.access {
                 Access::Permitted(permission, _) => permission,
@@ -34,24 +34,28 @@ impl ForwardedOperation {
             if operation.path == WEBSOCKET || !matches(operation.path, path) {
                 continue;
             }
-            has_path = true;
             let own = match operation.method {
-                Method::Get => http::Method::GET,
-                Method::Post => http::Method::POST,
-                Method::Delete => http::Method::DELETE,
+                Method::Get => "GET",
+                Method::Post => "POST",
+                Method::Delete => "DELETE",
             };
-            if *method == own {
+            allowed.push(own);
+            if method.as_str() == own {
                 return Ok(Self {
                     permission,
                     is_event_stream: operation.path == SSE,
                 });
             }
         }
-        Err(if has_path {
-            Problem::method_not_allowed().into()
-        } else {
-            Problem::not_found().into()
-        })
+        let refusal = match allowed.as_slice() {
+            [] => Problem::not_found(),
+            // No path of the Engine API has more than two methods.
+            [one] => Problem::only_allowed(one),
+            ["GET", "DELETE"] => Problem::only_allowed("GET, DELETE"),
+            ["GET", "POST"] => Problem::only_allowed("GET, POST"),
+            _ => Problem::only_allowed("GET, POST, DELETE"),
+        };
+        Err(refusal.into())
     }
 
     /// The permissions of the token for the request, of those that the session has. Only those of
