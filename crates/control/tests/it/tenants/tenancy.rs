@@ -52,6 +52,8 @@ struct Tenant {
     address: String,
     domain: String,
     server: String,
+    /// A browser session of the user.
+    session: String,
 }
 
 async fn lives(control: &TestControl, steps: &[(bool, u8)]) {
@@ -83,10 +85,16 @@ impl Tenant {
             address: String::new(),
             domain: String::new(),
             server: String::new(),
+            session: String::new(),
         };
         for step in [0, 1, 2] {
             tenant.step(control, step).await;
         }
+        control.session(&tenant.person).await;
+        let token = &tenant.person.token;
+        let list = control.get("/api/user/sessions", token).await.expect(200);
+        let id = list["sessions"][0]["id"].as_str();
+        tenant.session = id.unwrap().to_owned();
         tenant
     }
 
@@ -185,6 +193,7 @@ impl Tenant {
             "/api/projects/tunnels".to_owned(),
             "/api/workspaces".to_owned(),
             "/api/credentials".to_owned(),
+            "/api/user/sessions".to_owned(),
             format!("{team}/members"),
             format!("{team}/invitations"),
             format!("{team}/audit"),
@@ -223,6 +232,7 @@ impl Tenant {
             "{address_id}" => &self.address,
             "{domain_id}" => &self.domain,
             "{server_id}" => &self.server,
+            "{session_id}" => &self.session,
             _ => panic!("tenancy.rs has no value for {part}: add one"),
         }
     }
@@ -242,6 +252,7 @@ fn absent(part: &str) -> &'static str {
         "{address_id}" => "adr_01h455vb4pex5vsknk084sn02q",
         "{domain_id}" => "dom_01h455vb4pex5vsknk084sn02q",
         "{server_id}" => "wsv_01h455vb4pex5vsknk084sn02q",
+        "{session_id}" => "ses_01h455vb4pex5vsknk084sn02q",
         _ => panic!("tenancy.rs has no value for {part}: add one"),
     }
 }
