@@ -61,7 +61,7 @@ fn dashboard(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
     let sources: Vec<_> = repository
         .text_files()?
         .into_iter()
-        .filter(|(path, _)| path.starts_with("web/") || is_document(path))
+        .filter(|(path, _)| is_source(path) || is_document(path))
         .collect();
     let lock = repository.read(APP_LOCK)?;
     let stamp = folder.join("stamp");
@@ -104,6 +104,11 @@ fn dashboard(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
     write(&stamp, &stamped)?;
     eprintln!("    the dashboard is in {}", app.display());
     Ok(())
+}
+
+/// True for sources of the dashboard. A developer may have built it in the repository as well.
+fn is_source(path: &str) -> bool {
+    path.starts_with("web/") && !path.starts_with("web/dist/")
 }
 
 /// True for the documents from which the client of the dashboard is generated.
