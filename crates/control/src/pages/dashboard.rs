@@ -90,7 +90,7 @@ struct File {
 
 fn find(files: &[EmbeddedFile], name: &str) -> Option<File> {
     let mut files = files.iter();
-    let (name, plain, compressed) = files.find(|(known, ..)| *known == name)?;
+    let (name, plain, compressed) = *files.find(|(known, ..)| *known == name)?;
     Some(File {
         name,
         plain,
