@@ -16,6 +16,8 @@ use crate::config::{Config, is_loopback};
 #[derive(Debug, Default)]
 pub(super) struct EngineClients {
     by_domain: HashMap<String, Client>,
+    /// Used for a region whose cluster is not in the configuration.
+    other: Client,
 }
 
 /// The HTTP client for the engines of a cluster cannot be created.
@@ -27,16 +29,18 @@ impl EngineClients {
     pub(super) fn open(config: &Config) -> Result<Self, EngineClientError> {
         let mut by_domain = HashMap::new();
         for engine in &config.engines {
-            let client = client(engine.ca_file.as_deref()).map_err(EngineClientError)?;
-            by_domain.insert(engine.cluster_domain.clone(), client);
+            let made = client(engine.ca_file.as_deref()).map_err(EngineClientError)?;
+            by_domain.insert(engine.cluster_domain.clone(), made);
         }
-        Ok(Self { by_domain })
+        Ok(Self {
+            by_domain,
+            other: client(None).map_err(EngineClientError)?,
+        })
     }
 
-    /// The client for the engines of a cluster. `None` if a region names a cluster that the
-    /// configuration does not have.
-    pub(super) fn of_cluster(&self, domain: &str) -> Option<&Client> {
-        self.by_domain.get(domain)
+    /// The client for the engines of a cluster.
+    pub(super) fn of_cluster(&self, domain: &str) -> &Client {
+        self.by_domain.get(domain).unwrap_or(&self.other)
     }
 }
 

@@ -50,7 +50,6 @@ pub(super) async fn handle(
     let engine = engine_of(&app, &access.who, selector, access.permission).await?;
     let body = read(body).await?;
     let client = app.forwarder.clients.of_cluster(&engine.cluster_domain);
-    let client = client.ok_or_else(Problem::unavailable)?;
     let address = format!("{}{path}{query}", origin_of(&engine));
     let mut sent = client
         .request(parts.method.clone(), address)
