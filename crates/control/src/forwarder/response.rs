@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
@@ -14,6 +15,7 @@ use http::header::{
 use http::{HeaderName, HeaderValue, StatusCode};
 use hyper::body::{Body as HttpBody, Frame};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use types::problem::Problem;
 
@@ -85,7 +87,7 @@ impl Pump {
             reason = &mut ended => reason,
             () = self.forward_chunks() => return,
         };
-        self.close(&reason);
+        self.close(&reason).await;
     }
 
     /// Forwards until the response ends or the page disconnects.
@@ -112,14 +114,15 @@ impl Pump {
         }
     }
 
-    /// Ends the response before its time. A page that does not read gets only the end.
-    fn close(&self, reason: &str) {
+    /// Ends the response before its time.
+    async fn close(&self, reason: &str) {
         let last = if self.is_event_stream && self.is_between_events {
             Ok(Bytes::from(format!(": closed: {reason}\n\n")))
         } else {
             Err(io::Error::other("the access has ended"))
         };
-        self.sender.try_send(last).ok();
+        // The chunks before it may wait for a page that reads slowly.
+        timeout(CLOSE_TIMEOUT, self.sender.send(last)).await.ok();
     }
 }
 
@@ -157,3 +160,5 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 /// Chunks that can wait for a page that reads slowly. Each is at most as large as the HTTP library's
 /// buffer.
 const QUEUE: usize = 4;
+/// Time limit for the last chunk. The connection of a page that reads nothing ends as well.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
