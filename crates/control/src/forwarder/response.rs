@@ -107,10 +107,12 @@ impl Pump {
                     return;
                 }
             };
-            self.is_between_events = chunk.ends_with(b"\n\n");
+            let ends_event = chunk.ends_with(b"\n\n");
             if self.sender.send(Ok(chunk)).await.is_err() {
                 return;
             }
+            // Not before: a chunk that is still waiting is dropped when the access ends.
+            self.is_between_events = ends_event;
         }
     }
 
