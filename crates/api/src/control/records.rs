@@ -124,7 +124,7 @@ const BY: Parameter = Parameter::one_of(
 );
 const TUNNEL_NAME: Parameter = Parameter::text(
     "tunnel",
-    "Only the tunnel with this name; cannot be combined with `by`.",
+    "Only the tunnel with this name; cannot be combined with `by=project`.",
 );
 const OUTCOME: Parameter = Parameter::one_of(
     "outcome",

@@ -103,11 +103,14 @@ impl Selection {
         let range = range.to_whole(step.seconds());
         let intervals = range.length().as_secs() / step.seconds();
         let series = match (is_by_tunnel, tunnel) {
-            (Some(_), Some(_)) => return Err(bad("tunnel", "tunnel: cannot be combined with by")),
-            (None, Some(name)) if name.is_empty() || name.len() > MAX_NAME_BYTES => {
+            (Some(false), Some(_)) => {
+                let detail = "tunnel: cannot be combined with by=project";
+                return Err(bad("tunnel", detail));
+            }
+            (Some(true) | None, Some(name)) if name.is_empty() || name.len() > MAX_NAME_BYTES => {
                 return Err(bad("tunnel", "tunnel: is not the name of a tunnel"));
             }
-            (None, Some(name)) => SeriesSelection::Tunnel(name),
+            (Some(true) | None, Some(name)) => SeriesSelection::Tunnel(name),
             (Some(true), None) if intervals > MAX_INTERVALS_BY_TUNNEL => {
                 let most = MAX_INTERVALS_BY_TUNNEL;
                 let detail = format!("by: the range has more than {most} intervals");
