@@ -236,8 +236,8 @@ async fn a_sign_out_continues_at_the_provider() {
     assert_eq!(state, "/projects/x?a=b");
     for (state, next) in [
         (state, "/login?next=/projects/x?a=b"),
-        ("//evil.example", "/login?next=/account"),
-        ("", "/login?next=/account"),
+        ("//evil.example", "/login?next=/"),
+        ("", "/login?next=/"),
     ] {
         let state = state.replace('?', "%3F").replace('=', "%3D");
         let path = format!("/login/openid/signed-out?state={state}");
