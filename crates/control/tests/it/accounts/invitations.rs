@@ -69,7 +69,7 @@ async fn the_link_of_the_mail_confirms_the_address(control: TestControl) {
     tx.commit().await.unwrap();
     let mut browser = control.signed_in("Grace").await;
     let joined = browser.submit(&link(email), &[]).await;
-    assert_eq!(joined.location.as_deref(), Some("/account"));
+    assert_eq!(joined.location.as_deref(), Some("/welcome"));
     let user = browser.open("/api/user").await.json();
     assert_eq!(user["emailVerified"], true);
 
@@ -79,7 +79,7 @@ async fn the_link_of_the_mail_confirms_the_address(control: TestControl) {
     assert!(page.text.contains("Choose a password") && !page.text.contains("Sign in to join"));
     let fields = [("name", "New"), ("password", PASSWORD)];
     let joined = new.submit(&path, &fields).await;
-    assert_eq!(joined.location.as_deref(), Some("/account"));
+    assert_eq!(joined.location.as_deref(), Some("/welcome"));
     assert_eq!(new.open("/api/user").await.json()["emailVerified"], true);
 }
 
@@ -130,11 +130,11 @@ async fn a_copied_link_creates_no_account(control: TestControl) {
     let mut new = control.browser();
     let fields = [("name", "New"), ("password", PASSWORD)];
     let joined = new.submit(&link, &fields).await;
-    assert_eq!(joined.location.as_deref(), Some("/account"));
+    assert_eq!(joined.location.as_deref(), Some("/welcome"));
     let mut grace = control.signed_in("Grace").await;
     let copy = invite(&mut ada, &id, "grace@example.com", "viewer").await;
     let joined = grace.submit(&copy, &[]).await;
-    assert_eq!(joined.location.as_deref(), Some("/account"));
+    assert_eq!(joined.location.as_deref(), Some("/welcome"));
 }
 
 async fn a_workspace_has_a_bounded_number_of_members(control: TestControl) {

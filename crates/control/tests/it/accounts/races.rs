@@ -218,11 +218,11 @@ async fn joining_twice_in_parallel_succeeds() {
         );
         let (one, two) = tokio::join!(one.submit(link, &[]), two.submit(link, &[]));
         for answer in [one, two] {
-            assert_eq!(answer.location.as_deref(), Some("/account"), "{answer:?}");
+            assert_eq!(answer.location.as_deref(), Some("/welcome"), "{answer:?}");
         }
         // Also a third time, later.
         let again = control.signed_in(&name).await.submit(link, &[]).await;
-        assert_eq!(again.location.as_deref(), Some("/account"), "{again:?}");
+        assert_eq!(again.location.as_deref(), Some("/welcome"), "{again:?}");
     }
     for round in 0..4 {
         let body = json!({"email": format!("new{round}@example.com"), "role": "member"});
@@ -236,7 +236,7 @@ async fn joining_twice_in_parallel_succeeds() {
         let (mut one, mut two) = (control.browser(), control.browser());
         let (one, two) = tokio::join!(one.submit(link, &form), two.submit(link, &form));
         let is_in = |answer: &crate::support::Answer| {
-            answer.location.as_deref() == Some("/account")
+            answer.location.as_deref() == Some("/welcome")
                 || answer.text.contains("You have joined")
         };
         assert!(is_in(&one) && is_in(&two), "{one:?} {two:?}");
