@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, StatusCode};
 use hyper::body::{Body as HttpBody, Frame};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +40,12 @@ pub(super) fn forward(
         return Refusal::from(problem.with_retry_after(1)).into_response();
     }
     let (sender, receiver) = mpsc::channel(QUEUE);
-    let mut response = Response::new(Body::new(ForwardedBody(receiver)));
+    let end = Arc::new(Mutex::new(BodyEnd::Interrupted));
+    let body = ForwardedBody {
+        receiver,
+        end: Arc::clone(&end),
+    };
+    let mut response = Response::new(Body::new(body));
     *response.status_mut() = answered.status();
     let headers = response.headers_mut();
     for name in FORWARDED_FIELDS {
@@ -56,6 +63,7 @@ pub(super) fn forward(
     let pump = Pump {
         answered,
         sender,
+        end,
         is_event_stream,
         is_between_events: true,
     };
@@ -70,7 +78,8 @@ pub(super) fn forward(
 /// the page disconnects, when the access ends, or when the platform stops.
 struct Pump {
     answered: reqwest::Response,
-    sender: mpsc::Sender<io::Result<Bytes>>,
+    sender: mpsc::Sender<Bytes>,
+    end: Arc<Mutex<BodyEnd>>,
     is_event_stream: bool,
     /// True if no event has been forwarded partly.
     is_between_events: bool,
@@ -90,7 +99,7 @@ impl Pump {
         self.close(&reason).await;
     }
 
-    /// Forwards until the response ends or the page disconnects.
+    /// Forwards until the response ends, the page disconnects, or it stops reading.
     async fn forward_chunks(&mut self) {
         loop {
             let chunk = tokio::select! {
@@ -99,37 +108,59 @@ impl Pump {
             };
             let chunk = match chunk {
                 Ok(Some(chunk)) => chunk,
-                Ok(None) => return,
-                Err(error) => {
-                    // An interrupted response must not look like a complete one.
-                    let error = io::Error::other(error.without_url());
-                    self.sender.send(Err(error)).await.ok();
+                Ok(None) => {
+                    *self.end.lock() = BodyEnd::Complete;
                     return;
                 }
+                Err(_) => return,
             };
             let ends_event = chunk.ends_with(b"\n\n");
-            if self.sender.send(Ok(chunk)).await.is_err() {
+            let Ok(Ok(())) = timeout(STALL_TIMEOUT, self.sender.send(chunk)).await else {
                 return;
-            }
+            };
             // Not before: a chunk that is still waiting is dropped when the access ends.
             self.is_between_events = ends_event;
         }
     }
 
     /// Ends the response before its time.
-    async fn close(&self, reason: &str) {
-        let last = if self.is_event_stream && self.is_between_events {
-            Ok(Bytes::from(format!(": closed: {reason}\n\n")))
-        } else {
-            Err(io::Error::other("the access has ended"))
-        };
-        // The chunks before it may wait for a page that reads slowly.
-        timeout(CLOSE_TIMEOUT, self.sender.send(last)).await.ok();
+    async fn close(self, reason: &str) {
+        let Self {
+            answered,
+            sender,
+            end,
+            is_event_stream,
+            is_between_events,
+        } = self;
+        drop(answered);
+        if is_event_stream && is_between_events {
+            let last = Bytes::from(format!(": closed: {reason}\n\n"));
+            // The chunks before it may wait for a page that reads slowly.
+            if let Ok(Ok(())) = timeout(CLOSE_TIMEOUT, sender.send(last)).await {
+                *end.lock() = BodyEnd::Complete;
+                return;
+            }
+        }
+        *end.lock() = BodyEnd::AccessEnded;
     }
 }
 
 /// The body of the response.
-struct ForwardedBody(mpsc::Receiver<io::Result<Bytes>>);
+struct ForwardedBody {
+    receiver: mpsc::Receiver<Bytes>,
+    end: Arc<Mutex<BodyEnd>>,
+}
+
+/// The meaning of the end of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyEnd {
+    /// The engine or the page failed. Such a response must not look like a complete one.
+    Interrupted,
+    /// Everything was sent.
+    Complete,
+    /// The access has ended. Chunks in the queue are not sent any more.
+    AccessEnded,
+}
 
 impl HttpBody for ForwardedBody {
     type Data = Bytes;
@@ -139,8 +170,20 @@ impl HttpBody for ForwardedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let chunk = self.0.poll_recv(context);
-        chunk.map(|chunk| chunk.map(|chunk| chunk.map(Frame::data)))
+        if *self.end.lock() == BodyEnd::AccessEnded {
+            return Poll::Ready(Some(Err(io::Error::other("the access has ended"))));
+        }
+        let Poll::Ready(chunk) = self.receiver.poll_recv(context) else {
+            return Poll::Pending;
+        };
+        let end = *self.end.lock();
+        Poll::Ready(match (chunk, end) {
+            (Some(chunk), _) => Some(Ok(Frame::data(chunk))),
+            (None, BodyEnd::Complete) => None,
+            (None, BodyEnd::Interrupted | BodyEnd::AccessEnded) => {
+                Some(Err(io::Error::other("the response was interrupted")))
+            }
+        })
     }
 }
 
@@ -164,3 +207,44 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 const QUEUE: usize = 4;
 /// Time limit for the last chunk. The connection of a page that reads nothing ends as well.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for a page that reads nothing while chunks wait. It holds a connection to the engine.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    async fn read(chunks: &[&'static str], end: BodyEnd) -> Result<String, String> {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        for chunk in chunks {
+            let chunk = Bytes::from_static(chunk.as_bytes());
+            sender.send(chunk).await.unwrap();
+        }
+        drop(sender);
+        let end = Arc::new(Mutex::new(end));
+        let read = ForwardedBody { receiver, end }.collect().await;
+        let bytes = read.map_err(|error| error.to_string())?.to_bytes();
+        Ok(String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn only_a_complete_response_ends_without_an_error() {
+        let chunks = ["a", "b"];
+        let complete = read(&chunks, BodyEnd::Complete).await;
+        assert_eq!(complete.as_deref(), Ok("ab"));
+        let error = read(&chunks, BodyEnd::Interrupted).await.unwrap_err();
+        assert_eq!(error, "the response was interrupted");
+    }
+
+    #[tokio::test]
+    async fn waiting_chunks_are_not_sent_after_the_access_has_ended() {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        sender.send(Bytes::from_static(b"a")).await.unwrap();
+        let end = Arc::new(Mutex::new(BodyEnd::AccessEnded));
+        let mut body = ForwardedBody { receiver, end };
+        let frame = body.frame().await.unwrap();
+        assert_eq!(frame.unwrap_err().to_string(), "the access has ended");
+    }
+}
