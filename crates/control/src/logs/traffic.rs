@@ -11,6 +11,7 @@ use axum::{Json, Router};
 use jiff::SignedDuration;
 use store::traffic::{self, BUCKETS, MAX_NAMES, Point, REST, Step};
 use types::permission::Permission;
+use types::tunnel::TunnelName;
 
 use crate::app::App;
 use crate::caller::{Caller, LogsRead, access};
@@ -107,10 +108,11 @@ impl Selection {
                 let detail = "tunnel: cannot be combined with by=project";
                 return Err(bad("tunnel", detail));
             }
-            (Some(true) | None, Some(name)) if name.is_empty() || name.len() > MAX_NAME_BYTES => {
-                return Err(bad("tunnel", "tunnel: is not the name of a tunnel"));
-            }
-            (Some(true) | None, Some(name)) => SeriesSelection::Tunnel(name),
+            // The text for all other visits is no name, and is refused.
+            (Some(true) | None, Some(name)) => match name.parse::<TunnelName>() {
+                Ok(name) => SeriesSelection::Tunnel(name.into()),
+                Err(_) => return Err(bad("tunnel", "tunnel: is not the name of a tunnel")),
+            },
             (Some(true), None) if intervals > MAX_INTERVALS_BY_TUNNEL => {
                 let most = MAX_INTERVALS_BY_TUNNEL;
                 let detail = format!("by: the range has more than {most} intervals");
@@ -188,8 +190,6 @@ const MONTH: SignedDuration = SignedDuration::from_hours(31 * 24);
 /// Limit of intervals with a point for each tunnel: a response has at most 20,200 points, which is
 /// some 4 MiB.
 const MAX_INTERVALS_BY_TUNNEL: i64 = 200;
-/// The same limit as for names of tunnels.
-const MAX_NAME_BYTES: usize = 128;
 /// The buckets of the store are those of the interface.
 const _: () = assert!(DURATION_BOUNDS.len() + 1 == BUCKETS);
 

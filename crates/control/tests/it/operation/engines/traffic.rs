@@ -118,6 +118,7 @@ async fn a_range_has_a_limit_of_intervals(control: TestControl) {
         ("timeline=30d&by=tunnel", "by"),
         ("by=project&tunnel=web", "tunnel"),
         ("tunnel=", "tunnel"),
+        ("tunnel=*", "tunnel"),
         ("resolution=day", "resolution"),
         ("by=user", "by"),
         ("page=1", "page"),
