@@ -53,8 +53,9 @@ fn is_for_cookies(app: &App, request: &Request) -> bool {
     true
 }
 
+/// True for paths whose refusals are problems, not pages: the API, and the Engine API of projects.
 fn is_api(path: &str) -> bool {
-    path.starts_with("/api/")
+    path.starts_with("/api/") || path.starts_with("/engine/")
 }
 
 /// Endpoints outside the API that accept writes and read no cookie. Clients, devices, engines

@@ -101,6 +101,10 @@ async fn only_a_page_of_the_platform_with_a_session_is_served() {
     ] {
         let answer = browser.send(Method::GET, &path, None, headers).await;
         assert_eq!(answer.problem(), (403, "foreign_origin".to_owned()));
+        // A write is refused by another layer, with the same problem.
+        let session = format!("/engine/{}/api/webtty/sessions/wts_1", project.id);
+        let answer = browser.send(Method::DELETE, &session, None, headers).await;
+        assert_eq!(answer.problem(), (403, "foreign_origin".to_owned()));
     }
     let bearer = format!("Bearer {}", ada.token);
     let headers = [
