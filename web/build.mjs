@@ -1,6 +1,7 @@
 // Builds the dashboard: `npm run build -- --out DIR`. The output is index.html, which names the
 // other files, and those below `assets/`, whose names contain a hash of their content.
 
+import { createHash } from "node:crypto";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,7 +11,7 @@ import { build } from "esbuild";
 import { generate } from "./types.mjs";
 
 /** The path at which the platform serves the files. */
-const PUBLIC_PATH = "/dashboard/assets/";
+const PUBLIC_PATH = "/assets/";
 /** Limit of everything but graphs, compressed: a page on a slow line is usable within seconds. */
 const BUDGET_BYTES = 200 * 1024;
 /** Chunks that load only with a graph, and are outside the budget. */
@@ -53,7 +54,9 @@ const page = (await readFile(join(root, "src/index.html"), "utf8"))
   .replace("{{style}}", PUBLIC_PATH + named("src/style/index.css"))
   .replace("{{app}}", PUBLIC_PATH + named("src/main.tsx"));
 await writeFile(join(out, "index.html"), page);
-await writeFile(join(assets, "LICENSES.txt"), await licenses());
+const licences = await licenceTexts();
+const hash = createHash("sha256").update(licences).digest("hex").slice(0, 8).toUpperCase();
+await writeFile(join(assets, `licences-${hash}.txt`), licences);
 
 let first = compressed(Buffer.from(page));
 let late = 0;
@@ -74,7 +77,7 @@ function kib(bytes) {
 }
 
 /** The licences of the packages that are part of the output. */
-async function licenses() {
+async function licenceTexts() {
   const parts = [];
   for (const name of ["preact", "uplot"]) {
     parts.push(`${name}\n\n${await readFile(join(root, "node_modules", name, "LICENSE"), "utf8")}`);

@@ -1,0 +1,130 @@
+// Loads what a view shows, keeps it for the next view, and recovers from failures by itself.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import { backoffMs } from "./backoff";
+import { onRecovery } from "./connection";
+import { ApiError, unreachable } from "./problem";
+
+export interface Resource<T> {
+  /** The newest content, also while it loads again or after a failure. */
+  readonly data: T | undefined;
+  readonly error: ApiError | undefined;
+  readonly isLoading: boolean;
+  readonly reload: () => void;
+}
+
+interface Entry {
+  data: unknown;
+  error: ApiError | undefined;
+  isLoading: boolean;
+}
+
+/** Contents of earlier views, so that Back shows them at once. The oldest is dropped first. */
+const cache = new Map<string, Entry>();
+const MAX_ENTRIES = 100;
+const reloads = new Map<string, Set<() => void>>();
+
+/** Loads again everything whose key starts with `prefix`, after a change. */
+export function invalidate(prefix: string): void {
+  for (const key of [...cache.keys()]) if (key.startsWith(prefix) && !reloads.has(key)) cache.delete(key);
+  for (const [key, set] of reloads) if (key.startsWith(prefix)) for (const reload of [...set]) reload();
+}
+
+/** Forgets everything, because another person may have signed in. */
+export function forgetAll(): void {
+  cache.clear();
+}
+
+/**
+ * The content of `load`. `key` identifies it; undefined loads nothing. With `every`, it is loaded
+ * again after that time while the page is visible.
+ */
+export function useResource<T>(
+  key: string | undefined,
+  load: (signal: AbortSignal) => Promise<T>,
+  options: { every?: number } = {},
+): Resource<T> {
+  const [, render] = useState(0);
+  const latest = useRef(load);
+  latest.current = load;
+  const reload = useRef(() => {});
+  const every = options.every;
+
+  useEffect(() => {
+    if (key === undefined) return;
+    const stop = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let attempt = 0;
+    let isRunning = false;
+    const update = (part: Partial<Entry>) => {
+      const entry = cache.get(key) ?? { data: undefined, error: undefined, isLoading: false };
+      remember(key, { ...entry, ...part });
+      render((count) => count + 1);
+    };
+    const later = (wait: number) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        if (document.visibilityState === "visible") void run();
+        else later(wait);
+      }, wait);
+    };
+    const run = async () => {
+      if (isRunning) return;
+      isRunning = true;
+      clearTimeout(timer);
+      update({ isLoading: true });
+      try {
+        const data = await latest.current(stop.signal);
+        if (stop.signal.aborted) return;
+        attempt = 0;
+        update({ data, error: undefined, isLoading: false });
+        if (every !== undefined) later(every);
+      } catch (thrown) {
+        if (stop.signal.aborted) return;
+        const error = thrown instanceof ApiError ? thrown : unreachable();
+        update({ error, isLoading: false });
+        if (error.isTemporary) {
+          later(error.retryAfterMs ?? backoffMs(attempt, Math.random()));
+          attempt += 1;
+        } else if (every !== undefined && error.status !== 404) {
+          later(Math.max(every, 15_000));
+        }
+      } finally {
+        isRunning = false;
+      }
+    };
+    reload.current = () => void run();
+    const again = () => void run();
+    const set = reloads.get(key) ?? new Set();
+    set.add(again);
+    reloads.set(key, set);
+    const stopRecovery = onRecovery(again);
+    void run();
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+      stopRecovery();
+      set.delete(again);
+      if (set.size === 0) reloads.delete(key);
+    };
+  }, [key, every]);
+
+  const entry = key === undefined ? undefined : cache.get(key);
+  return {
+    data: entry?.data as T | undefined,
+    error: entry?.error,
+    isLoading: key !== undefined && (entry === undefined || entry.isLoading),
+    reload: () => reload.current(),
+  };
+}
+
+function remember(key: string, entry: Entry): void {
+  cache.delete(key);
+  cache.set(key, entry);
+  if (cache.size <= MAX_ENTRIES) return;
+  for (const old of cache.keys()) {
+    if (reloads.has(old)) continue;
+    cache.delete(old);
+    return;
+  }
+}

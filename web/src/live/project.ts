@@ -1,0 +1,180 @@
+// The live view of a project: one stream for each project and tab, which views share.
+
+import { useEffect, useState } from "preact/hooks";
+import { backoffMs } from "../api/backoff";
+import { engineBase } from "../api/client";
+import { onRecovery, reportFailure, reportSuccess } from "../api/connection";
+import { ApiError, parseProblem, unreachable } from "../api/problem";
+import { Store, useStore } from "../store";
+import { LiveObjects } from "./objects";
+import { sseReader } from "./sse";
+
+export interface LiveView {
+  readonly objects: LiveObjects;
+  readonly state: "connecting" | "live" | "waiting";
+  readonly error: ApiError | undefined;
+  /** Differs after each batch of changes. */
+  readonly version: number;
+}
+
+/** A stream that is silent for longer is dead: the engine sends a comment every 15 seconds. */
+const SILENCE_MS = 45_000;
+/** A stream stays open this long after its last view, for the next one. */
+const LINGER_MS = 10_000;
+/** Wait before another attempt after a refusal, which only a person can change. */
+const REFUSED_MS = 30_000;
+
+const streams = new Map<string, ProjectStream>();
+
+/** Follows the live objects of a project while the component is shown. */
+export function useLive(project: string): LiveView {
+  const stream = streamOf(project);
+  const view = useStore(stream.view);
+  useEffect(() => stream.hold(), [stream]);
+  return view;
+}
+
+/** The time of now, renewed each `every` milliseconds, for relative times. */
+export function useNow(every = 10_000): number {
+  const [now, setNow] = useState(() => Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return now;
+}
+
+function streamOf(project: string): ProjectStream {
+  let stream = streams.get(project);
+  if (stream === undefined) {
+    stream = new ProjectStream(project, () => streams.delete(project));
+    streams.set(project, stream);
+  }
+  return stream;
+}
+
+class ProjectStream {
+  readonly view: Store<LiveView>;
+  readonly #project: string;
+  readonly #onEnd: () => void;
+  readonly #objects = new LiveObjects();
+  #holders = 0;
+  #attempt = 0;
+  #stop: AbortController | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #linger: ReturnType<typeof setTimeout> | undefined;
+  #stopRecovery: (() => void) | undefined;
+  #batch: string[] = [];
+  #isBatchDue = false;
+  #lastFlush = -Infinity;
+
+  constructor(project: string, onEnd: () => void) {
+    this.#project = project;
+    this.#onEnd = onEnd;
+    this.view = new Store<LiveView>({ objects: this.#objects, state: "connecting", error: undefined, version: 0 });
+  }
+
+  /** Keeps the stream open until the returned function is called. */
+  hold(): () => void {
+    this.#holders += 1;
+    clearTimeout(this.#linger);
+    if (this.#stop === undefined) {
+      this.#stopRecovery = onRecovery(() => {
+        if (this.view.get().state === "waiting") this.#connect();
+      });
+      this.#connect();
+    }
+    return () => {
+      this.#holders -= 1;
+      if (this.#holders > 0) return;
+      this.#linger = setTimeout(() => this.#end(), LINGER_MS);
+    };
+  }
+
+  #end(): void {
+    this.#stop?.abort();
+    this.#stop = undefined;
+    clearTimeout(this.#timer);
+    this.#stopRecovery?.();
+    this.#onEnd();
+  }
+
+  #connect(): void {
+    clearTimeout(this.#timer);
+    this.#stop?.abort();
+    const stop = new AbortController();
+    this.#stop = stop;
+    void this.#run(stop).catch((thrown: unknown) => {
+      if (this.#stop !== stop || this.#holders === 0) return;
+      const error = thrown instanceof ApiError ? thrown : unreachable();
+      reportFailure(error);
+      this.#show({ state: "waiting", error });
+      const wait = error.isTemporary ? (error.retryAfterMs ?? backoffMs(this.#attempt, Math.random())) : REFUSED_MS;
+      this.#attempt += 1;
+      this.#timer = setTimeout(() => this.#connect(), wait);
+    });
+  }
+
+  async #run(stop: AbortController): Promise<void> {
+    let silence = setTimeout(() => stop.abort(), SILENCE_MS);
+    try {
+      const response = await fetch(`${engineBase(this.#project)}/api/sse`, { signal: stop.signal, headers: { Accept: "text/event-stream" } });
+      if (!response.ok) throw parseProblem(response.status, await response.text(), response.headers.get("Retry-After"));
+      if (response.body === null) throw unreachable();
+      reportSuccess();
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      const events = sseReader();
+      for (;;) {
+        const { done, value } = await reader.read();
+        clearTimeout(silence);
+        if (done) break;
+        silence = setTimeout(() => stop.abort(), SILENCE_MS);
+        const texts = events.push(value);
+        if (texts.length > 0) this.#take(texts);
+      }
+      // The stream ended in order, for example because its token expired: connect again at once, and
+      // the response says if that is no longer allowed.
+      if (this.#stop !== stop) return;
+      const wait = this.#attempt === 0 ? 250 : backoffMs(this.#attempt, Math.random());
+      this.#attempt += 1;
+      this.#timer = setTimeout(() => this.#connect(), wait);
+    } finally {
+      clearTimeout(silence);
+    }
+  }
+
+  /**
+   * Events wait for the next frame, so that many of them are one update; with many objects they wait
+   * longer, because each update sorts them. A hidden page has no frames, so that a timer takes over.
+   */
+  #take(texts: string[]): void {
+    this.#batch.push(...texts);
+    if (this.#isBatchDue) return;
+    this.#isBatchDue = true;
+    let isDone = false;
+    const flush = () => {
+      if (isDone) return;
+      isDone = true;
+      this.#isBatchDue = false;
+      const batch = this.#batch;
+      this.#batch = [];
+      this.#objects.apply(batch);
+      this.#attempt = 0;
+      this.#lastFlush = performance.now();
+      this.#show({ state: "live", error: undefined });
+    };
+    const gap = Math.min(100 + this.#objects.tunnels.size / 20, 1_000);
+    const wait = this.#lastFlush + gap - performance.now();
+    if (wait > 0) {
+      setTimeout(flush, wait);
+    } else {
+      requestAnimationFrame(flush);
+      setTimeout(flush, 1_000);
+    }
+  }
+
+  #show(change: Partial<LiveView>): void {
+    const old = this.view.get();
+    this.view.set({ ...old, ...change, version: old.version + 1 });
+  }
+}

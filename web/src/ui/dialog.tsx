@@ -1,0 +1,138 @@
+// Dialogs: modal, closed by Escape, and the focus returns to the control that opened them.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { ApiError, unreachable } from "../api/problem";
+import { Button, CopyButton, Failure } from "./parts";
+import { toast } from "./toasts";
+
+interface DialogProps {
+  title: string;
+  isWide?: boolean;
+  /** Called by Escape and by the close button. */
+  onClose: () => void;
+  children: ComponentChildren;
+}
+
+export function Dialog({ title, isWide = false, onClose, children }: DialogProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const before = document.activeElement;
+    const element = dialog.current;
+    element?.showModal();
+    return () => {
+      element?.close();
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, []);
+  return (
+    <dialog
+      ref={dialog}
+      class={isWide ? "dialog is-wide" : "dialog"}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+    >
+      <div class="dialog-body">
+        <div class="dialog-head">
+          <h2 id={id}>{title}</h2>
+          <Button look="bare" icon="close" aria-label="Close" onClick={onClose} />
+        </div>
+        {children}
+      </div>
+    </dialog>
+  );
+}
+
+/** The state of an action: it runs once at a time, and its failure stays in place. */
+export function useAction(): { isBusy: boolean; error: ApiError | undefined; run: (action: () => Promise<void>) => void } {
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<ApiError | undefined>(undefined);
+  const run = (action: () => Promise<void>) => {
+    if (isBusy) return;
+    setBusy(true);
+    setError(undefined);
+    action()
+      .catch((thrown: unknown) => setError(thrown instanceof ApiError ? thrown : unreachable()))
+      .finally(() => setBusy(false));
+  };
+  return { isBusy, error, run };
+}
+
+interface ConfirmProps {
+  title: string;
+  /** Label of the button that does it. */
+  verb: string;
+  /** Text that has to be typed first, for what cannot be undone. */
+  typed?: string | undefined;
+  done: string;
+  action: () => Promise<unknown>;
+  onClose: () => void;
+  children: ComponentChildren;
+}
+
+/** Asks before an action that takes something away. */
+export function Confirm({ title, verb, typed, done, action, onClose, children }: ConfirmProps) {
+  const { isBusy, error, run } = useAction();
+  const [text, setText] = useState("");
+  const id = useId();
+  const isReady = typed === undefined || text === typed;
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (!isReady) return;
+          run(async () => {
+            await action();
+            toast(done);
+            onClose();
+          });
+        }}
+      >
+        <div>{children}</div>
+        {typed !== undefined && (
+          <div class="field">
+            <label for={id}>
+              Type <code>{typed}</code> to confirm
+            </label>
+            <input id={id} class="input" autocomplete="off" value={text} onInput={(event) => setText(event.currentTarget.value)} />
+          </div>
+        )}
+        {error !== undefined && <Failure error={error} />}
+        <div class="buttons">
+          <Button type="submit" look="grave" isBusy={isBusy || !isReady}>
+            {verb}
+          </Button>
+          <Button onClick={onClose}>Cancel</Button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+/** A secret that is shown once. */
+export function SecretDialog({ title, secret, note, onClose }: { title: string; secret: string; note: ComponentChildren; onClose: () => void }) {
+  const [isMasked, setMasked] = useState(false);
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <p>{note}</p>
+      <div class="code">
+        <code>{isMasked ? mask(secret) : secret}</code>
+      </div>
+      <div class="buttons">
+        <CopyButton text={secret} label="Copy" look="main" onCopied={() => setMasked(true)} />
+        <Button onClick={onClose}>Done</Button>
+      </div>
+    </Dialog>
+  );
+}
+
+/** The start of a secret, so that it can be recognised. */
+export function mask(secret: string): string {
+  return `${secret.slice(0, 6)}${"•".repeat(12)}`;
+}
