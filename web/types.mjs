@@ -13,7 +13,7 @@ export async function generate() {
   for (const [name, file] of [["control", "control-plane.json"], ["engine", "engine.json"]]) {
     const document = JSON.parse(await readFile(new URL(file, DOCUMENTS), "utf8"));
     documents[name] = document;
-    const types = astToString(await openapiTypes(document, { silent: true }));
+    const types = astToString(await openapiTypes(document, { silent: true, emptyObjectsUnknown: true }));
     await write(`${name}.ts`, types);
   }
   await write("permissions.ts", permissions(documents.control));

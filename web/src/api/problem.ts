@@ -8,6 +8,7 @@ export interface ProblemBody {
   readonly field?: string;
   readonly reference?: string;
   readonly scope?: string;
+  readonly url?: string;
 }
 
 export class ApiError extends Error {
@@ -18,6 +19,8 @@ export class ApiError extends Error {
   readonly field: string | undefined;
   readonly reference: string | undefined;
   readonly scope: string | undefined;
+  /** A page of the platform where the person can continue. */
+  readonly url: string | undefined;
   /** Wait before another attempt that the server asked for. */
   readonly retryAfterMs: number | undefined;
 
@@ -31,6 +34,7 @@ export class ApiError extends Error {
     this.field = body.field;
     this.reference = body.reference;
     this.scope = body.scope;
+    this.url = body.url;
     this.retryAfterMs = retryAfterMs;
   }
 
@@ -59,6 +63,7 @@ export function parseProblem(status: number, text: string, retryAfter: string | 
   const field = part("field");
   const reference = part("reference");
   const scope = part("scope");
+  const url = part("url");
   return new ApiError(
     {
       status,
@@ -68,6 +73,7 @@ export function parseProblem(status: number, text: string, retryAfter: string | 
       ...(field === undefined ? {} : { field }),
       ...(reference === undefined ? {} : { reference }),
       ...(scope === undefined ? {} : { scope }),
+      ...(url === undefined ? {} : { url }),
     },
     wait,
   );

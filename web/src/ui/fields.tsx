@@ -13,7 +13,7 @@ interface FieldProps {
   error?: ApiError | undefined;
   /** The name of the field in the API. */
   name?: string;
-  type?: string;
+  type?: "text" | "email" | "url" | "number" | "date";
   placeholder?: string;
   maxLength?: number;
   isRequired?: boolean;
@@ -39,7 +39,8 @@ export function Field({ label, value, onValue, hint, error, name, type = "text",
     <div class="field">
       <label for={id}>{label}</label>
       {rows === undefined ? (
-        <input {...shared} type={type} onInput={(event) => onValue(event.currentTarget.value)} />
+        // The types of Preact list the roles of each kind of input; these kinds have none.
+        <input {...shared} type={type as "text"} onInput={(event) => onValue(event.currentTarget.value)} />
       ) : (
         <textarea {...shared} rows={rows} spellcheck={false} onInput={(event) => onValue(event.currentTarget.value)} />
       )}

@@ -1,7 +1,12 @@
 // A list of which only the visible rows exist, for thousands of rows.
 
-import type { ComponentChildren, JSX } from "preact";
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+
+export interface RowStyle {
+  readonly top: string;
+  readonly height: string;
+}
 
 interface VirtualProps<T> {
   label: string;
@@ -9,7 +14,7 @@ interface VirtualProps<T> {
   height: number;
   /** Height of a row on a narrow screen, where its parts are below each other. */
   narrowHeight?: number;
-  row: (row: T, style: JSX.CSSProperties) => ComponentChildren;
+  row: (row: T, style: RowStyle) => ComponentChildren;
 }
 
 /** Rows above and below the visible ones, so that scrolling shows no gap. */

@@ -1,0 +1,58 @@
+// What many views show: the person, workspaces, projects.
+
+import { call, type Control } from "./client";
+import type { ApiError } from "./problem";
+import { type Resource, useResource } from "./resource";
+import { isRole, may, type Permission, type Role } from "./roles";
+
+export type Project = Control<"Project">;
+export type Workspace = Control<"Workspace">;
+
+/** Page size of lists that are shown whole. */
+export const FULL_PAGE = 100;
+/** Most projects that are loaded for the switcher and the palette. */
+const MAX_PROJECT_PAGES = 10;
+
+export function useUser(): Resource<Control<"User">> {
+  return useResource("user", (signal) => call("get", "/api/user", { signal }));
+}
+
+export function useWorkspaces(): Resource<readonly Workspace[]> {
+  return useResource("workspaces", async (signal) => (await call("get", "/api/workspaces", { signal })).workspaces);
+}
+
+export function useProjects(): Resource<readonly Project[]> {
+  return useResource("projects", async (signal) => {
+    const projects: Project[] = [];
+    for (let page = 1; page <= MAX_PROJECT_PAGES; page += 1) {
+      const list = await call("get", "/api/projects/tunnels", { query: { page, pageSize: FULL_PAGE }, signal });
+      projects.push(...list.projects);
+      if (page >= list.totalPages) break;
+    }
+    return projects;
+  });
+}
+
+export function useProject(id: string): Resource<Project> {
+  return useResource(`project/${id}`, (signal) => call("get", "/api/projects/tunnels/{project_id}", { path: { project_id: id }, signal }));
+}
+
+export function useSettings(project: string): Resource<Control<"ProjectSettings">> {
+  return useResource(`project/${project}/settings`, (signal) =>
+    call("get", "/api/projects/tunnels/{project_id}/settings", { path: { project_id: project }, signal }),
+  );
+}
+
+export interface Rights {
+  readonly role: Role | undefined;
+  readonly may: (permission: Permission) => boolean;
+  readonly error: ApiError | undefined;
+}
+
+/** The rights of the person in a workspace, and in its projects. */
+export function useRights(workspace: string | undefined): Rights {
+  const { data, error } = useWorkspaces();
+  const membership = data?.find((one) => one.id === workspace)?.membership;
+  const role = membership !== undefined && membership.status === "active" && isRole(membership.role) ? membership.role : undefined;
+  return { role, may: (permission) => may(role, permission), error };
+}
