@@ -1,0 +1,115 @@
+// The time series of a project: counts, and histograms of durations that add up.
+
+export interface TrafficPoint {
+  readonly at: string;
+  readonly requests: number;
+  readonly errors: number;
+  readonly upstreamBytes: number;
+  readonly downstreamBytes: number;
+  /** One more than the bounds: the last entry has no bound. */
+  readonly durations: readonly number[];
+}
+
+export interface TrafficSeries {
+  /** Name of the tunnel; absent for the whole project. */
+  readonly tunnel?: string;
+  readonly points: readonly TrafficPoint[];
+}
+
+export interface Traffic {
+  readonly resolution: "minute" | "hour";
+  readonly from: string;
+  readonly to: string;
+  /** Upper bounds in milliseconds, inclusive. */
+  readonly bucketBounds: readonly number[];
+  readonly series: readonly TrafficSeries[];
+}
+
+export interface Sum {
+  readonly requests: number;
+  readonly errors: number;
+  readonly upstreamBytes: number;
+  readonly downstreamBytes: number;
+  readonly durations: readonly number[];
+}
+
+export const RANGES = [
+  { value: "15m", text: "15 minutes", minutes: 15 },
+  { value: "1h", text: "1 hour", minutes: 60 },
+  { value: "6h", text: "6 hours", minutes: 360 },
+  { value: "24h", text: "24 hours", minutes: 1_440 },
+  { value: "7d", text: "7 days", minutes: 10_080 },
+  { value: "30d", text: "30 days", minutes: 43_200 },
+] as const;
+
+export type Range = (typeof RANGES)[number];
+
+export function rangeOf(value: string): Range {
+  return RANGES.find((one) => one.value === value) ?? RANGES[1];
+}
+
+/** The query of a range that ends now. The start is on a boundary of its resolution. */
+export function trafficQuery(range: Range, now: number): { resolution: "minute" | "hour"; from: string; to: string } {
+  const isMinute = range.minutes <= 1_440;
+  const step = isMinute ? 60_000 : 3_600_000;
+  // Minutes are kept for a day: the oldest one may already be gone.
+  const from = Math.ceil((now - range.minutes * 60_000) / step) * step;
+  return { resolution: isMinute ? "minute" : "hour", from: new Date(from).toISOString(), to: new Date(now).toISOString() };
+}
+
+export function add(points: readonly TrafficPoint[]): Sum {
+  let requests = 0;
+  let errors = 0;
+  let upstreamBytes = 0;
+  let downstreamBytes = 0;
+  const durations: number[] = [];
+  for (const point of points) {
+    requests += point.requests;
+    errors += point.errors;
+    upstreamBytes += point.upstreamBytes;
+    downstreamBytes += point.downstreamBytes;
+    for (const [index, value] of point.durations.entries()) durations[index] = (durations[index] ?? 0) + value;
+  }
+  return { requests, errors, upstreamBytes, downstreamBytes, durations };
+}
+
+/**
+ * The duration in milliseconds that the share `share` of the requests does not exceed, interpolated in its
+ * bucket. Undefined without requests. In the last bucket, which is open, it is its lower bound.
+ */
+export function percentile(durations: readonly number[], bounds: readonly number[], share: number): number | undefined {
+  const total = durations.reduce((sum, value) => sum + value, 0);
+  if (total === 0) return undefined;
+  const rank = share * total;
+  let before = 0;
+  for (const [index, value] of durations.entries()) {
+    if (value > 0 && before + value >= rank) {
+      const low = index === 0 ? 0 : (bounds[index - 1] ?? 0);
+      const high = bounds[index];
+      if (high === undefined) return low;
+      return low + (high - low) * Math.max(0, (rank - before) / value);
+    }
+    before += value;
+  }
+  return bounds.at(-1);
+}
+
+export interface Columns {
+  readonly seconds: readonly number[];
+  readonly points: readonly (TrafficPoint | undefined)[];
+  readonly stepSeconds: number;
+}
+
+/** The points on a complete grid: times without traffic are missing in the response. */
+export function columns(traffic: Traffic, points: readonly TrafficPoint[]): Columns {
+  const stepSeconds = traffic.resolution === "minute" ? 60 : 3600;
+  const first = Math.floor(Date.parse(traffic.from) / 1000 / stepSeconds) * stepSeconds;
+  const end = Date.parse(traffic.to) / 1000;
+  const byTime = new Map(points.map((point) => [Math.floor(Date.parse(point.at) / 1000 / stepSeconds) * stepSeconds, point]));
+  const seconds: number[] = [];
+  for (let at = first; at < end && seconds.length < MAX_COLUMNS; at += stepSeconds) seconds.push(at);
+  return { seconds, points: seconds.map((at) => byTime.get(at)), stepSeconds };
+}
+
+/** More than a day of minutes or 30 days of hours never arrives. */
+const MAX_COLUMNS = 2_000;

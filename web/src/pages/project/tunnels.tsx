@@ -1,0 +1,105 @@
+// The live tunnels of a project, with search and filters.
+
+import { useMemo } from "preact/hooks";
+import { useProject } from "../../api/data";
+import { count } from "../../format/text";
+import type { Tunnel } from "../../live/objects";
+import { useLive } from "../../live/project";
+import { useFilter } from "../../router/location";
+import { to, withQuery } from "../../router/match";
+import { Search, Select } from "../../ui/fields";
+import { Button, ButtonLink, Card, Empty, Labels, Page, Skeleton, Status, Time } from "../../ui/parts";
+import { Virtual } from "../../ui/virtual";
+import { nameOf, visitAddress } from "../address";
+import { Publish } from "../publish";
+import { navigate } from "../../router/location";
+import { filterTunnels } from "./filter";
+import { LivePill, LiveState } from "./overview";
+
+const PROTOCOLS = ["http", "tls", "tcp", "dtls", "quic", "webtty"];
+
+export function Tunnels({ project }: { project: string }) {
+  const live = useLive(project);
+  const data = useProject(project).data;
+  const [search, setSearch] = useFilter("q");
+  const [protocol, setProtocol] = useFilter("protocol");
+  const [visibility, setVisibility] = useFilter("visibility");
+  const [label, setLabel] = useFilter("label");
+  const found = useMemo(() => filterTunnels([...live.objects.tunnels.values()], { search, protocol, visibility, label }), [live, search, protocol, visibility, label]);
+  const total = live.objects.tunnels.size;
+  const base = to("/projects/:id", { id: project });
+  return (
+    <Page
+      title="Tunnels"
+      note={
+        <>
+          <LivePill live={live} /> <span class="number">{found.length === total ? `${count(total)} online` : `${count(found.length)} of ${count(total)} online`}</span>
+        </>
+      }
+      actions={
+        <ButtonLink href={withQuery("/welcome", { project })} look="main" icon="plus">
+          Publish something
+        </ButtonLink>
+      }
+    >
+      <LiveState live={live} />
+      {live.objects.hasSnapshot && total === 0 && data !== undefined ? (
+        <Publish project={data} />
+      ) : (
+        <>
+          <div class="bar">
+            <Search label="Search names, addresses and ids" value={search} onValue={(value) => setSearch(value, true)} />
+            <Select label="Protocol" isLabelSeen={false} value={protocol} onValue={setProtocol} options={[{ value: "", text: "All protocols" }, ...PROTOCOLS.map((value) => ({ value, text: value }))]} />
+            <Select
+              label="Visibility"
+              isLabelSeen={false}
+              value={visibility}
+              onValue={setVisibility}
+              options={[
+                { value: "", text: "Public and private" },
+                { value: "public", text: "Public" },
+                { value: "private", text: "Private" },
+                { value: "protected", text: "Needs a proof" },
+              ]}
+            />
+            <input class="input" aria-label="Label, as name or name=value" placeholder="label=value" value={label} autocomplete="off" spellcheck={false} onInput={(event) => setLabel(event.currentTarget.value, true)} />
+          </div>
+          <Card isFlush>
+            {!live.objects.hasSnapshot ? (
+              live.error === undefined ? <div class="rows"><div><Skeleton rows={6} /></div></div> : <p class="empty quiet">The tunnels appear as soon as the engine responds.</p>
+            ) : found.length === 0 ? (
+              <Empty icon="search" title="Nothing matches">
+                <Button onClick={() => navigate(`${base}/tunnels`)}>Show all tunnels</Button>
+              </Empty>
+            ) : (
+              <>
+                <div class="vhead columns-tunnel" aria-hidden="true">
+                  <span>Name</span>
+                  <span>Address</span>
+                  <span>Protocol</span>
+                  <span>Labels</span>
+                  <span>Since</span>
+                </div>
+                <Virtual label={`${found.length} tunnels`} rows={found} height={48} narrowHeight={68} row={(tunnel, style) => <Row key={tunnel.id} tunnel={tunnel} base={base} style={style} />} />
+              </>
+            )}
+          </Card>
+        </>
+      )}
+    </Page>
+  );
+}
+
+function Row({ tunnel, base, style }: { tunnel: Tunnel; base: string; style: { top: string; height: string } }) {
+  return (
+    <a class="vrow columns-tunnel" href={`${base}/tunnels/${encodeURIComponent(tunnel.id ?? "")}`} style={{ ...style }}>
+      <strong class="cut">{nameOf(tunnel)}</strong>
+      <span class="cut quiet">{visitAddress(tunnel) ?? "private"}</span>
+      <span>{tunnel.protocol ?? "http"}</span>
+      <span class="cut">
+        <Labels of={tunnel.labels} />
+      </span>
+      <span class="cut small quiet">{tunnel.status === "offline" ? <Status of="offline" /> : <Time at={tunnel.creation_date} />}</span>
+    </a>
+  );
+}
