@@ -1,0 +1,96 @@
+// The stored events of a project.
+
+import { call } from "../../api/client";
+import { useResource } from "../../api/resource";
+import { words } from "../../format/text";
+import { useFilter } from "../../router/location";
+import { Select } from "../../ui/fields";
+import { Dialog } from "../../ui/dialog";
+import { Button, Card, Empty, Json, Loaded, Page, Paging, Pill, Time } from "../../ui/parts";
+
+const TYPES = ["client.created", "client.deleted", "tunnel.created", "tunnel.deleted", "domain.created", "domain.verified", "domain.warned", "domain.suspended", "domain.released", "domain.deleted"];
+const PAGE_SIZE = 50;
+
+export function Events({ project }: { project: string }) {
+  const [type, setType] = useFilter("type");
+  const [timeline, setTimeline] = useFilter("timeline", "24h");
+  const [page, setPage] = useFilter("page", "1");
+  const [chosen, setChosen] = useFilter("event");
+  const events = useResource(
+    `project/${project}/events/${type}/${timeline}/${page}`,
+    (signal) =>
+      call("get", "/api/projects/tunnels/{project_id}/events", {
+        path: { project_id: project },
+        query: { pageSize: PAGE_SIZE, page: Number(page) || 1, timeline: timeline as "24h", ...(type === "" ? {} : { eventType: type }) },
+        signal,
+      }),
+    { every: 15_000 },
+  );
+  const event = events.data?.events.find((one) => one.eventId === chosen);
+  return (
+    <Page title="Events" note="Agents, tunnels and domains that came and went, as webhooks receive them.">
+      <div class="bar">
+        <Select label="Type" isLabelSeen={false} value={type} onValue={setType} options={[{ value: "", text: "All types" }, ...TYPES.map((value) => ({ value, text: words(value) }))]} />
+        <Select label="Time" isLabelSeen={false} value={timeline} onValue={setTimeline} options={[{ value: "1h", text: "1 hour" }, { value: "24h", text: "24 hours" }, { value: "3d", text: "3 days" }, { value: "1w", text: "1 week" }, { value: "30d", text: "30 days" }]} />
+      </div>
+      <Card isFlush>
+        <Loaded of={events}>
+          {(list) =>
+            list.events.length === 0 ? (
+              <Empty icon="audit" title="No events in this time" />
+            ) : (
+              <>
+                <div class="scroll">
+                  <table class="table">
+                    <thead>
+                      <tr>
+                        <th scope="col">Time</th>
+                        <th scope="col">Event</th>
+                        <th scope="col">Object</th>
+                        <th scope="col">
+                          <span class="unseen">Actions</span>
+                        </th>
+                      </tr>
+                    </thead>
+                    <tbody>
+                      {list.events.map((one) => (
+                        <tr key={one.eventId}>
+                          <td>
+                            <Time at={one.createdAt} />
+                          </td>
+                          <td>
+                            <Pill tone={one.eventType.endsWith("deleted") ? "bad" : "good"}>{words(one.eventType)}</Pill>
+                          </td>
+                          <td>{subject(one.payload)}</td>
+                          <td class="end">
+                            <Button look="bare" onClick={() => setChosen(one.eventId)}>
+                              Details
+                            </Button>
+                          </td>
+                        </tr>
+                      ))}
+                    </tbody>
+                  </table>
+                </div>
+                <Paging page={list.page} totalPages={list.totalPages} total={list.total} onPage={(next) => setPage(String(next))} />
+              </>
+            )
+          }
+        </Loaded>
+      </Card>
+      {event !== undefined && (
+        <Dialog title={words(event.eventType)} isWide onClose={() => setChosen("", true)}>
+          <Json value={event} />
+        </Dialog>
+      )}
+    </Page>
+  );
+}
+
+function subject(payload: Readonly<Record<string, unknown>>): string {
+  for (const name of ["name", "hostname", "agent", "id"]) {
+    const value = payload[name];
+    if (typeof value === "string" && value !== "") return value;
+  }
+  return "";
+}

@@ -1,0 +1,195 @@
+// One tunnel: addresses, agents, settings, access rules, traffic and its requests.
+
+import { useMemo } from "preact/hooks";
+import { useSettings } from "../../api/data";
+import { accessRules, sentence } from "../../format/access";
+import type { Client, Tunnel as LiveTunnel } from "../../live/objects";
+import { useLive } from "../../live/project";
+import { useFilter } from "../../router/location";
+import { to } from "../../router/match";
+import { Dialog } from "../../ui/dialog";
+import { Button, ButtonLink, Card, Code, Empty, Facts, Labels, Page, Pill, Skeleton, Status, Tabs, Time } from "../../ui/parts";
+import { QrCode } from "../../ui/qr";
+import { browserLink, dialAddress, nameOf, visitAddress } from "../address";
+import { TrafficGraphs } from "../traffic";
+import { RequestLog } from "./log";
+import { LiveState } from "./overview";
+
+export function TunnelPage({ project, id }: { project: string; id: string }) {
+  const live = useLive(project);
+  const tunnel = live.objects.tunnels.get(id);
+  const [tab] = useFilter("tab", "overview");
+  const [dialog, setDialog] = useFilter("show");
+  const base = `${to("/projects/:id", { id: project })}/tunnels`;
+  const here = `${base}/${encodeURIComponent(id)}`;
+  const link = tunnel === undefined ? undefined : browserLink(tunnel);
+  const tabs = [["overview", "Overview"], ["access", "Access"], ["requests", "Requests"]] as const;
+  return (
+    <Page
+      title={tunnel === undefined ? "Tunnel" : nameOf(tunnel)}
+      note={
+        <>
+          <a href={base}>Tunnels</a> · <Status of={tunnel?.status ?? (live.objects.hasSnapshot ? "offline" : "connecting")} />
+        </>
+      }
+      actions={
+        tunnel !== undefined && (
+          <>
+            {link !== undefined && <Button onClick={() => setDialog("share")}>Share</Button>}
+            {link !== undefined && (
+              <a class="button is-main" href={link} target="_blank" rel="noreferrer">
+                Open
+              </a>
+            )}
+            <Button onClick={() => setDialog("close")}>Close…</Button>
+          </>
+        )
+      }
+    >
+      <LiveState live={live} />
+      <Tabs label="Views of the tunnel" items={tabs.map(([value, text]) => ({ href: value === "overview" ? here : `${here}?tab=${value}`, text, isChosen: tab === value }))} />
+      {tab === "requests" ? (
+        <RequestLog project={project} tunnel={id} />
+      ) : tunnel === undefined ? (
+        live.objects.hasSnapshot ? <Gone here={here} /> : <Skeleton rows={6} />
+      ) : tab === "access" ? (
+        <Access project={project} tunnel={tunnel} />
+      ) : (
+        <Details project={project} tunnel={tunnel} agents={agentsOf(tunnel, live.objects.tunnels, live.objects.clients)} />
+      )}
+      {dialog === "share" && link !== undefined && (
+        <Dialog title="Share" onClose={() => setDialog("", true)}>
+          <div class="online">
+            <QrCode text={link} label={`QR code of ${link}`} />
+            <div>
+              <Code text={link} label="Copy the address" />
+              {tunnel !== undefined && <Sentence project={project} tunnel={tunnel} />}
+            </div>
+          </div>
+        </Dialog>
+      )}
+      {dialog === "close" && tunnel !== undefined && (
+        <Dialog title={`Close ${nameOf(tunnel)}`} onClose={() => setDialog("", true)}>
+          <p>The agent that opened the tunnel owns it, and opens it again whenever it is closed elsewhere. Stop that agent where it runs:</p>
+          <Facts rows={[["A command in a terminal", <>press <kbd>q</kbd> or <kbd>Ctrl C</kbd></>], ["A service", <code key="service">systemctl stop svc-agent</code>], ["A container", <code key="container">docker stop NAME</code>]]} />
+          <p class="quiet small">The agent is {agentsOf(tunnel, live.objects.tunnels, live.objects.clients).map(describe).join(", ") || "not connected"}.</p>
+        </Dialog>
+      )}
+    </Page>
+  );
+}
+
+function Gone({ here }: { here: string }) {
+  return (
+    <Empty icon="tunnels" title="This tunnel is not online">
+      <p class="quiet">Its agent was stopped, or it came back with another id. The page shows it as soon as it is online again.</p>
+      <ButtonLink href={`${here}?tab=requests`}>Its stored requests</ButtonLink>
+    </Empty>
+  );
+}
+
+/** The agents behind the name: several may share it. */
+function agentsOf(tunnel: LiveTunnel, tunnels: ReadonlyMap<string, LiveTunnel>, clients: ReadonlyMap<string, Client>): Client[] {
+  const ids = new Set<string>();
+  for (const one of tunnels.values()) {
+    const isSame = one.id === tunnel.id || (tunnel.hostname !== undefined && one.hostname === tunnel.hostname) || (tunnel.hostname === undefined && tunnel.name !== undefined && one.name === tunnel.name);
+    if (isSame && one.client_id !== undefined) ids.add(one.client_id);
+  }
+  return [...ids].map((id) => clients.get(id) ?? { id, status: "offline" });
+}
+
+function describe(client: Client): string {
+  return [client.agent, client.version, client.os].filter((part) => part !== undefined).join(" ") || client.id;
+}
+
+function Details({ project, tunnel, agents }: { project: string; tunnel: LiveTunnel; agents: readonly Client[] }) {
+  const visit = visitAddress(tunnel);
+  const dial = dialAddress(tunnel);
+  const base = to("/projects/:id", { id: project });
+  return (
+    <>
+      <div class="grid">
+        <Card title="Addresses">
+          {visit !== undefined && <Code text={visit} label="Copy the address" />}
+          {dial !== undefined && <Code text={`svc dial ${dial}`} label="Copy the command" />}
+          {visit === undefined && dial === undefined && <p class="quiet">It has no address; its id is in the settings.</p>}
+        </Card>
+        <Card title="Access">
+          <Sentence project={project} tunnel={tunnel} />
+        </Card>
+        <Card isFlush title={`Agents (${agents.length})`}>
+          <ul class="plain rows">
+            {agents.map((agent) => (
+              <li key={agent.id} class="row">
+                <span class="stack">
+                  <a href={`${base}/clients?q=${encodeURIComponent(agent.id)}`}>{describe(agent)}</a>
+                  <span class="small quiet">{agent.id}</span>
+                </span>
+                <Status of={agent.status} />
+              </li>
+            ))}
+          </ul>
+        </Card>
+      </div>
+      {tunnel.name !== undefined && <TrafficGraphs project={project} tunnel={tunnel.name} />}
+      <Card title="Settings" actions={<span class="small quiet">Set by the agent</span>}>
+        <Facts
+          rows={[
+            ["Protocol", tunnel.protocol ?? "http"],
+            ["HTTP version", tunnel.http_version],
+            ["Type", tunnel.type],
+            ["TLS", tunnel.tls_mode],
+            ["TLS to the service", tunnel.upstream_tls === undefined ? undefined : tunnel.upstream_tls ? "yes" : "no"],
+            ["Wait for the first byte", tunnel.time_to_first_byte_seconds === undefined ? undefined : `${tunnel.time_to_first_byte_seconds} s`],
+            ["Labels", <Labels key="labels" of={tunnel.labels} />],
+            ["Region", tunnel.region],
+            ["Online since", <Time key="since" at={tunnel.creation_date} />],
+            ["User", tunnel.user_id],
+            ["Id", <code key="id">{tunnel.id}</code>],
+          ]}
+        />
+        <p class="quiet small">
+          Options of <code>svc forward</code>, or of the file of <code>svc run</code>, change these settings.
+        </p>
+      </Card>
+    </>
+  );
+}
+
+function Sentence({ project, tunnel }: { project: string; tunnel: LiveTunnel }) {
+  const settings = useSettings(project).data;
+  return <p>{sentence(tunnel, settings)}</p>;
+}
+
+function Access({ project, tunnel }: { project: string; tunnel: LiveTunnel }) {
+  const settings = useSettings(project);
+  const rules = useMemo(() => accessRules(tunnel, settings.data), [tunnel, settings.data]);
+  return (
+    <Card isFlush title={sentence(tunnel, settings.data)}>
+      <div class="scroll">
+        <table class="table">
+          <thead>
+            <tr>
+              <th scope="col">Rule</th>
+              <th scope="col">Value</th>
+              <th scope="col">Set by</th>
+              <th scope="col">Change it with</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rules.map((rule) => (
+              <tr key={rule.owner + rule.name}>
+                <td>{rule.name}</td>
+                <td>{rule.value}</td>
+                <td>
+                  <Pill>{rule.owner}</Pill>
+                </td>
+                <td>{rule.owner === "project" ? <a href={`${to("/projects/:id", { id: project })}/settings`}>{rule.change}</a> : <code>{rule.change}</code>}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Card>
+  );
+}
