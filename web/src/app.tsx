@@ -1,6 +1,5 @@
 // The routes of the application.
 
-import type { ComponentChildren } from "preact";
 import { useProjects } from "./api/data";
 import { useAddress } from "./router/location";
 import { matchPath, type Params } from "./router/match";
@@ -9,12 +8,7 @@ import { Palette } from "./shell/palette";
 import { Boundary } from "./shell/boundary";
 import { Empty, Page } from "./ui/parts";
 import { Toasts } from "./ui/toasts";
-import { ROUTES } from "./routes";
-
-export interface Route {
-  readonly pattern: string;
-  readonly view: (params: Params) => ComponentChildren;
-}
+import { type Route, ROUTES } from "./routes";
 
 export function App() {
   const { path, query } = useAddress();

@@ -1,0 +1,249 @@
+// Lists of the installation for its operators: users, workspaces, projects.
+
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { call } from "../../api/client";
+import { useUser } from "../../api/data";
+import { invalidate, useResource } from "../../api/resource";
+import { useFilter } from "../../router/location";
+import { Confirm, Dialog, useAction } from "../../ui/dialog";
+import { Field, Search } from "../../ui/fields";
+import { Button, Card, Empty, Facts, Failure, Loaded, Page, Paging, Pill, Status, Time } from "../../ui/parts";
+import { toast } from "../../ui/toasts";
+
+/** One row, whatever it lists. */
+interface Row {
+  readonly id: string;
+  readonly name: string;
+  readonly status: string;
+  readonly cells: readonly ComponentChildren[];
+  readonly facts: readonly (readonly [string, ComponentChildren])[];
+  readonly isSelf: boolean;
+}
+
+interface Paged {
+  readonly rows: readonly Row[];
+  readonly page: number;
+  readonly totalPages: number;
+  readonly total: number;
+}
+
+interface Query {
+  readonly page: number;
+  readonly pageSize: number;
+  readonly q?: string;
+}
+
+interface ListProps {
+  title: string;
+  kind: "users" | "workspaces" | "projects";
+  columns: readonly string[];
+  load: (query: Query, signal: AbortSignal) => Promise<Paged>;
+  suspend: (id: string, reason: string) => Promise<unknown>;
+  resume: (id: string) => Promise<unknown>;
+}
+
+function List({ title, kind, columns, load, suspend, resume }: ListProps) {
+  const [q, setQ] = useFilter("q");
+  const [page, setPage] = useFilter("page", "1");
+  const [chosen, setChosen] = useFilter("chosen");
+  const [suspended, setSuspended] = useState<Row | undefined>(undefined);
+  const [resumed, setResumed] = useState<Row | undefined>(undefined);
+  const list = useResource(`installation/${kind}/${q}/${page}`, (signal) => load({ page: Number(page) || 1, pageSize: 50, ...(q === "" ? {} : { q }) }, signal), { every: 30_000 });
+  const one = list.data?.rows.find((row) => row.id === chosen);
+  return (
+    <Page title={title} note="Of the whole installation.">
+      <div class="bar">
+        <Search label={`Search ${kind}`} value={q} onValue={(value) => setQ(value, true)} />
+      </div>
+      <Card isFlush>
+        <Loaded of={list}>
+          {(data) =>
+            data.rows.length === 0 ? (
+              <Empty icon="search" title="Nothing matches" />
+            ) : (
+              <>
+                <div class="scroll">
+                  <table class="table">
+                    <thead>
+                      <tr>
+                        {columns.map((column) => (
+                          <th scope="col" key={column}>
+                            {column}
+                          </th>
+                        ))}
+                        <th scope="col">Status</th>
+                        <th scope="col">
+                          <span class="unseen">Actions</span>
+                        </th>
+                      </tr>
+                    </thead>
+                    <tbody>
+                      {data.rows.map((row) => (
+                        <tr key={row.id}>
+                          {row.cells.map((cell, index) => (
+                            <td key={columns[index]}>{cell}</td>
+                          ))}
+                          <td>
+                            <Status of={row.status} />
+                          </td>
+                          <td class="end">
+                            <Button look="bare" onClick={() => setChosen(row.id)}>
+                              Details
+                            </Button>
+                          </td>
+                        </tr>
+                      ))}
+                    </tbody>
+                  </table>
+                </div>
+                <Paging page={data.page} totalPages={data.totalPages} total={data.total} onPage={(next) => setPage(String(next))} />
+              </>
+            )
+          }
+        </Loaded>
+      </Card>
+      {one !== undefined && suspended === undefined && resumed === undefined && (
+        <Dialog title={one.name} onClose={() => setChosen("", true)}>
+          <Facts rows={[...one.facts, ["Status", <Status key="status" of={one.status} />], ["Id", <code key="id">{one.id}</code>]]} />
+          <div class="buttons">
+            {one.status === "suspended" ? (
+              <Button onClick={() => setResumed(one)}>Resume</Button>
+            ) : (
+              !one.isSelf && (
+                <Button look="grave" onClick={() => setSuspended(one)}>
+                  Suspend
+                </Button>
+              )
+            )}
+          </div>
+        </Dialog>
+      )}
+      {resumed !== undefined && (
+        <Confirm title={`Resume ${resumed.name}`} verb="Resume" done={`${resumed.name} is active again.`} onClose={() => setResumed(undefined)} action={async () => { await resume(resumed.id); invalidate(`installation/${kind}`); }}>
+          Its use is allowed again at once.
+        </Confirm>
+      )}
+      {suspended !== undefined && <Suspend row={suspended} kind={kind} suspend={suspend} onClose={() => setSuspended(undefined)} />}
+    </Page>
+  );
+}
+
+function Suspend({ row, kind, suspend, onClose }: { row: Row; kind: string; suspend: ListProps["suspend"]; onClose: () => void }) {
+  const [reason, setReason] = useState("");
+  const { isBusy, error, run } = useAction();
+  return (
+    <Dialog title={`Suspend ${row.name}`} onClose={onClose}>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          run(async () => {
+            await suspend(row.id, reason.trim());
+            invalidate(`installation/${kind}`);
+            toast(`${row.name} is suspended.`);
+            onClose();
+          });
+        }}
+      >
+        <p>Its use stops at once: tunnels close, and sessions and credentials are refused.</p>
+        <Field label="Reason" name="reason" value={reason} onValue={setReason} error={error} isRequired maxLength={500} hint="It is in the audit log." />
+        {error !== undefined && <Failure error={error} />}
+        <div class="buttons">
+          <Button type="submit" look="grave" isBusy={isBusy}>
+            Suspend
+          </Button>
+          <Button onClick={onClose}>Cancel</Button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+export function OperatorUsers() {
+  const self = useUser().data?.id;
+  return (
+    <List
+      title="Users"
+      kind="users"
+      columns={["User", "Role", "Second factor", "Created"]}
+      load={async (query, signal) => {
+        const { users, ...paging } = await call("get", "/api/operator/users", { query, signal });
+        const rows = users.map((one) => ({
+          id: one.id,
+          name: one.name,
+          status: one.status,
+          isSelf: one.id === self,
+          cells: [
+            <div class="stack">
+              <span>{one.name}</span>
+              <span class="small quiet">{one.email}</span>
+            </div>,
+            one.role === "admin" ? <Pill tone="warn">operator</Pill> : one.role,
+            one.secondFactor ? "yes" : <span class="quiet">no</span>,
+            <Time at={one.createdAt} />,
+          ],
+          facts: [["Mail", `${one.email}${one.emailVerified ? "" : " (not confirmed)"}`], ["Role", one.role], ["Second factor", one.secondFactor ? "yes" : "no"], ["Created", <Time key="created" at={one.createdAt} />], ["Changed", <Time key="changed" at={one.updatedAt} />]] as const,
+        }));
+        return { ...paging, rows };
+      }}
+      suspend={(id, reason) => call("post", "/api/operator/users/{user_id}/suspend", { path: { user_id: id }, body: { reason } })}
+      resume={(id) => call("post", "/api/operator/users/{user_id}/resume", { path: { user_id: id } })}
+    />
+  );
+}
+
+export function OperatorWorkspaces() {
+  return (
+    <List
+      title="Workspaces"
+      kind="workspaces"
+      columns={["Name", "Kind", "Subscription", "Created"]}
+      load={async (query, signal) => {
+        const { workspaces, ...paging } = await call("get", "/api/operator/workspaces", { query, signal });
+        const rows = workspaces.map((one) => ({
+          id: one.id,
+          name: one.name,
+          status: one.status,
+          isSelf: false,
+          cells: [one.name, one.type, one.subscriptionStatus ?? <span class="quiet">none</span>, <Time at={one.createdAt} />],
+          facts: [["Kind", one.type], ["Subscription", one.subscriptionStatus], ["Created", <Time key="created" at={one.createdAt} />], ["Changed", <Time key="changed" at={one.updatedAt} />]] as const,
+        }));
+        return { ...paging, rows };
+      }}
+      suspend={(id, reason) => call("post", "/api/operator/workspaces/{workspace_id}/suspend", { path: { workspace_id: id }, body: { reason } })}
+      resume={(id) => call("post", "/api/operator/workspaces/{workspace_id}/resume", { path: { workspace_id: id } })}
+    />
+  );
+}
+
+export function OperatorProjects() {
+  return (
+    <List
+      title="Projects"
+      kind="projects"
+      columns={["Name", "Endpoint", "Plan", "Created"]}
+      load={async (query, signal) => {
+        const { projects, ...paging } = await call("get", "/api/operator/projects", { query, signal });
+        const rows = projects.map((one) => ({
+          id: one.id,
+          name: one.name,
+          status: one.suspendedAt === undefined ? one.status : "suspended",
+          isSelf: false,
+          cells: [one.name, <code>{one.endpoint}</code>, one.plan, <Time at={one.createdAt} />],
+          facts: [
+            ["Endpoint", <code key="endpoint">{one.endpoint}</code>],
+            ["Workspace", <code key="workspace">{one.workspaceId}</code>],
+            ["Plan", one.plan],
+            ["Region", [one.region, one.provider].filter((part) => part !== undefined).join(" · ")],
+            ["Created", <Time key="created" at={one.createdAt} />],
+            ["Suspended", one.suspendedAt === undefined ? undefined : <Time key="suspended" at={one.suspendedAt} />],
+          ] as const,
+        }));
+        return { ...paging, rows };
+      }}
+      suspend={(id, reason) => call("post", "/api/operator/projects/{project_id}/suspend", { path: { project_id: id }, body: { reason } })}
+      resume={(id) => call("post", "/api/operator/projects/{project_id}/resume", { path: { project_id: id } })}
+    />
+  );
+}

@@ -1,0 +1,47 @@
+// The audit log of a workspace, and the person's own.
+
+import { useMemo } from "preact/hooks";
+import { call } from "../../api/client";
+import { useProjects, useUser, useWorkspaces } from "../../api/data";
+import { useResource } from "../../api/resource";
+import { useFilter } from "../../router/location";
+import { to } from "../../router/match";
+import { Tabs } from "../../ui/parts";
+import { Audit, AUDIT_PAGE_SIZE } from "../audit";
+
+export function WorkspaceAudit({ workspace }: { workspace: string }) {
+  const [of] = useFilter("of");
+  const isOwn = of === "me";
+  const names = useNames(workspace);
+  const here = `${to("/workspaces/:id", { id: workspace })}/audit`;
+  return (
+    <Audit
+      key={of}
+      title="Audit log"
+      note={isOwn ? "All that was done by you or in your name." : "All that was done in this workspace."}
+      cacheKey={isOwn ? "user/audit" : `workspace/${workspace}/audit`}
+      names={names}
+      tabs={<Tabs label="Logs" items={[{ href: here, text: "Workspace", isChosen: !isOwn }, { href: `${here}?of=me`, text: "You", isChosen: isOwn }]} />}
+      fetch={(page, signal) =>
+        isOwn
+          ? call("get", "/api/user/audit", { query: { page, pageSize: AUDIT_PAGE_SIZE }, signal })
+          : call("get", "/api/workspaces/{workspace_id}/audit", { path: { workspace_id: workspace }, query: { page, pageSize: AUDIT_PAGE_SIZE }, signal })
+      }
+    />
+  );
+}
+
+/** Names of the people, projects and workspaces in the log. */
+function useNames(workspace: string): ReadonlyMap<string, string> {
+  const user = useUser().data;
+  const projects = useProjects().data;
+  const workspaces = useWorkspaces().data;
+  const members = useResource(`workspace/${workspace}/members/names`, (signal) => call("get", "/api/workspaces/{workspace_id}/members", { path: { workspace_id: workspace }, query: { pageSize: 100 }, signal })).data;
+  return useMemo(() => {
+    const names = new Map<string, string>();
+    if (user !== undefined) names.set(user.id, user.name);
+    for (const one of members?.members ?? []) names.set(one.id, one.name);
+    for (const one of [...(projects ?? []), ...(workspaces ?? [])]) names.set(one.id, one.name);
+    return names;
+  }, [user, members, projects, workspaces]);
+}

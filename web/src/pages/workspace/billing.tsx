@@ -1,0 +1,88 @@
+// Billing of a workspace: subscription and invoices.
+
+import { call } from "../../api/client";
+import { useProjects } from "../../api/data";
+import { useResource } from "../../api/resource";
+import { price } from "../../format/text";
+import { useFilter } from "../../router/location";
+import { Card, Empty, Facts, Loaded, Page, Paging, Status, Time } from "../../ui/parts";
+
+export function Billing({ workspace }: { workspace: string }) {
+  const path = { workspace_id: workspace };
+  const [page, setPage] = useFilter("page", "1");
+  const names = new Map((useProjects().data ?? []).map((one) => [one.id, one.name]));
+  const billing = useResource(`workspace/${workspace}/billing`, (signal) => call("get", "/api/workspaces/{workspace_id}/billing", { path, signal }));
+  const invoices = useResource(`workspace/${workspace}/invoices/${page}`, (signal) => call("get", "/api/workspaces/{workspace_id}/billing/invoices", { path, query: { page: Number(page) || 1, pageSize: 20 }, signal }));
+  return (
+    <Page title="Billing">
+      <Card title="Subscription">
+        <Loaded of={billing}>
+          {(data) =>
+            data.subscription === undefined ? (
+              <p>No subscription: all projects of this workspace are free of charge.</p>
+            ) : (
+              <>
+                <Facts
+                  rows={[
+                    ["Status", <Status key="status" of={data.subscription.status} />],
+                    ["Price", `${price(data.subscription.monthly.amountMinor, data.subscription.monthly.currency)} per month`],
+                    ["Renewed", data.subscription.renewsAt === undefined ? undefined : <Time key="renews" at={data.subscription.renewsAt} />],
+                    ["Payment method", data.hasPaymentMethod ? "set up" : <a key="setup" href={`/billing/setup?workspaceId=${encodeURIComponent(workspace)}`}>set one up</a>],
+                  ]}
+                />
+                <ul class="plain rows">
+                  {data.subscription.items.map((item) => (
+                    <li key={item.projectId} class="row">
+                      <span>
+                        {names.get(item.projectId) ?? item.projectId} · {item.plan}
+                      </span>
+                      <span class="number">{price(item.monthly.amountMinor, item.monthly.currency)}</span>
+                    </li>
+                  ))}
+                </ul>
+              </>
+            )
+          }
+        </Loaded>
+      </Card>
+      <Card isFlush title="Invoices">
+        <Loaded of={invoices}>
+          {(list) =>
+            list.invoices.length === 0 ? (
+              <Empty icon="usage" title="No invoice yet" />
+            ) : (
+              <>
+                <ul class="plain rows">
+                  {list.invoices.map((one) => (
+                    <li key={one.id}>
+                      <div class="row">
+                        <span class="stack">
+                          <span>
+                            <Time at={one.periodStart} isRelative={false} /> – <Time at={one.periodEnd} isRelative={false} />
+                          </span>
+                          <code class="quiet">{one.id}</code>
+                        </span>
+                        <span>
+                          <strong class="number">{price(one.total.amountMinor, one.total.currency)}</strong> <Status of={one.status} />
+                        </span>
+                      </div>
+                      {one.lines.map((line) => (
+                        <div key={line.projectId} class="row small quiet">
+                          <span>
+                            {names.get(line.projectId) ?? line.projectId} · {line.plan}
+                          </span>
+                          <span class="number">{price(line.price.amountMinor, line.price.currency)}</span>
+                        </div>
+                      ))}
+                    </li>
+                  ))}
+                </ul>
+                <Paging page={list.page} totalPages={list.totalPages} total={list.total} onPage={(next) => setPage(String(next))} />
+              </>
+            )
+          }
+        </Loaded>
+      </Card>
+    </Page>
+  );
+}

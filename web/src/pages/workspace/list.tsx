@@ -1,0 +1,90 @@
+// The workspaces of the person.
+
+import { useState } from "preact/hooks";
+import { call } from "../../api/client";
+import { useWorkspaces } from "../../api/data";
+import { invalidate } from "../../api/resource";
+import { navigate, useFilter } from "../../router/location";
+import { to } from "../../router/match";
+import { Dialog, useAction } from "../../ui/dialog";
+import { Field } from "../../ui/fields";
+import { Button, Card, Empty, Failure, Loaded, Page, Status, Time } from "../../ui/parts";
+
+export function Workspaces() {
+  const workspaces = useWorkspaces();
+  const [isNew, setNew] = useFilter("new");
+  return (
+    <Page title="Workspaces" note="People who share projects." actions={<Button look="main" icon="plus" onClick={() => setNew("1")}>New workspace</Button>}>
+      <Card isFlush>
+        <Loaded of={workspaces}>
+          {(list) =>
+            list.length === 0 ? (
+              <Empty icon="members" title="No workspace yet" />
+            ) : (
+              <div class="scroll">
+                <table class="table">
+                  <thead>
+                    <tr>
+                      <th scope="col">Name</th>
+                      <th scope="col">Your role</th>
+                      <th scope="col">Kind</th>
+                      <th scope="col">Joined</th>
+                      <th scope="col">Status</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {list.map((one) => (
+                      <tr key={one.id}>
+                        <td>
+                          <a href={to("/workspaces/:id", { id: one.id })}>{one.name}</a>
+                        </td>
+                        <td>{one.membership.role}</td>
+                        <td>{one.type}</td>
+                        <td>
+                          <Time at={one.membership.joinedAt} />
+                        </td>
+                        <td>
+                          <Status of={one.status} />
+                        </td>
+                      </tr>
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+            )
+          }
+        </Loaded>
+      </Card>
+      {isNew !== "" && <NewWorkspace onClose={() => setNew("", true)} />}
+    </Page>
+  );
+}
+
+function NewWorkspace({ onClose }: { onClose: () => void }) {
+  const [name, setName] = useState("");
+  const { isBusy, error, run } = useAction();
+  return (
+    <Dialog title="New workspace" onClose={onClose}>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          run(async () => {
+            const created = await call("post", "/api/workspaces", { body: { name: name.trim() } });
+            invalidate("workspaces");
+            navigate(to("/workspaces/:id", { id: created.id }));
+          });
+        }}
+      >
+        <Field label="Name" name="name" value={name} onValue={setName} error={error} isRequired />
+        {error !== undefined && <Failure error={error} />}
+        <div class="buttons">
+          <Button type="submit" look="main" isBusy={isBusy}>
+            Create
+          </Button>
+          <Button onClick={onClose}>Cancel</Button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
