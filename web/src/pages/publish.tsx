@@ -104,7 +104,7 @@ function Instructions({ project, isLive }: { project: Project; isLive: boolean }
     });
   return (
     <Card title={`Publish a service in ${project.name}`}>
-      <ol class="steps first plain">
+      <ol class="steps">
         <li>
           <Field label="Port of the service on your machine" value={port} onValue={setPort} hint={<>Without a service, a folder also works: <code>svc forward ./dist</code></>} />
         </li>

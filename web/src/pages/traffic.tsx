@@ -69,26 +69,33 @@ function Graphs({ traffic }: { traffic: Traffic }) {
   const p99 = percentile(view.sum.durations, traffic.bucketBounds, 0.99);
   return (
     <div class="grid">
-      <Plot title="Requests per second" note={`${count(view.sum.requests)} requests, ${count(view.sum.errors)} errors`}>
+      <Plot title="Requests per second" note={`${count(view.sum.requests)} requests, ${count(view.sum.errors)} errors`} keys={[["", "requests"], ["bad", "errors"]]}>
         <Graph label={`Requests per second. ${count(view.sum.requests)} requests, ${count(view.sum.errors)} errors.`} seconds={view.seconds} format={rate} lines={[{ name: "requests", colour: "--accent", values: view.requests }, { name: "errors", colour: "--bad", values: view.errors }]} />
       </Plot>
-      <Plot title="Duration" note={`p50 ${millis(p50)}, p99 ${millis(p99)}`}>
+      <Plot title="Duration" note={`p50 ${millis(p50)}, p99 ${millis(p99)}`} keys={[["", "p50"], ["warn", "p99"]]}>
         <Graph label={`Duration. p50 ${millis(p50)}, p99 ${millis(p99)}.`} seconds={view.seconds} format={millis} lines={[{ name: "p50", colour: "--accent", values: view.p50 }, { name: "p99", colour: "--warn", values: view.p99 }]} />
       </Plot>
-      <Plot title="Bytes per second" note={`${bytes(view.sum.downstreamBytes)} to visitors, ${bytes(view.sum.upstreamBytes)} from them`}>
+      <Plot title="Bytes per second" note={`${bytes(view.sum.downstreamBytes)} to visitors, ${bytes(view.sum.upstreamBytes)} from them`} keys={[["", "to visitors"], ["good", "from visitors"]]}>
         <Graph label="Bytes per second" seconds={view.seconds} format={bytes} lines={[{ name: "to visitors", colour: "--accent", values: view.down }, { name: "from visitors", colour: "--good", values: view.up }]} />
       </Plot>
     </div>
   );
 }
 
-function Plot({ title, note, children }: { title: string; note: string; children: ComponentChildren }) {
+function Plot({ title, note, keys, children }: { title: string; note: string; keys: readonly (readonly [string, string])[]; children: ComponentChildren }) {
   return (
     <div>
       <div class="row">
         <h3>{title}</h3>
-        <span class="small quiet number">{note}</span>
+        <span class="small quiet" aria-hidden="true">
+          {keys.map(([tone, text]) => (
+            <span key={text} class={tone === "" ? "key" : `key is-${tone}`}>
+              {text}
+            </span>
+          ))}
+        </span>
       </div>
+      <p class="small quiet number">{note}</p>
       {children}
     </div>
   );

@@ -37,8 +37,12 @@ export function Frame({ project, workspace, children }: { project: string | unde
           </span>
           <Switcher project={project} workspace={workspace} />
           <span class="space" />
-          <Button look="bare" icon="search" onClick={openPalette} aria-label="Search pages, tunnels and actions">
-            <span class="wide-only">Search</span> <kbd class="wide-only">Ctrl K</kbd>
+          <Button look="bare" icon="search" onClick={openPalette} aria-keyshortcuts="Control+K">
+            <span class="wide-only">Search</span>
+            <kbd class="wide-only" aria-hidden="true">
+              Ctrl K
+            </kbd>
+            <span class="only-narrow unseen">Search</span>
           </Button>
           <AccountMenu />
         </header>
@@ -54,7 +58,10 @@ export function Frame({ project, workspace, children }: { project: string | unde
 function Sidebar({ isOpen, project, workspace }: { isOpen: boolean; project: string | undefined; workspace: string | undefined }) {
   const { data: user } = useUser();
   const projects = useProjects().data;
-  const home = workspace ?? projects?.find((one) => one.id === project)?.workspaceId;
+  const workspaces = useWorkspaces().data;
+  // Somebody with one project or one workspace always sees its pages.
+  const shown = project ?? (projects?.length === 1 ? projects[0]?.id : undefined);
+  const home = workspace ?? projects?.find((one) => one.id === shown)?.workspaceId ?? (workspaces?.length === 1 ? workspaces[0]?.id : undefined);
   return (
     <aside class={isOpen ? "side is-open" : "side"} aria-label="Navigation">
       <a class="brand" href="/">
@@ -66,7 +73,7 @@ function Sidebar({ isOpen, project, workspace }: { isOpen: boolean; project: str
       </a>
       <nav aria-label="Pages">
         <Items items={[{ href: "/projects", text: "Projects", icon: "projects", isExact: true }]} />
-        {project !== undefined && <Group name="Project" items={projectItems(project)} />}
+        {shown !== undefined && <Group name="Project" items={projectItems(shown)} />}
         {home !== undefined && <Group name="Workspace" items={workspaceItems(home)} />}
         <Group name="You" items={[{ href: "/credentials", text: "Credentials", icon: "keys" }, { href: "/account", text: "Account", icon: "user" }]} />
         {user?.role === "admin" && <Group name="Installation" items={operatorItems()} />}
@@ -107,8 +114,9 @@ function Switcher({ project, workspace }: { project: string | undefined; workspa
   const chosen = projects.find((one) => one.id === project);
   const home = workspaces.find((one) => one.id === (workspace ?? chosen?.workspaceId));
   const label = chosen !== undefined ? chosen.name : home !== undefined ? home.name : "All projects";
+  const full = chosen !== undefined && home !== undefined ? `${home.name} / ${label}` : label;
   return (
-    <Menu isStart label={<span class="cut">{chosen !== undefined && home !== undefined ? `${home.name} / ${label}` : label}</span>} name={`Switch project or workspace: ${label}`}>
+    <Menu isStart label={<span class="cut">{full}</span>} name={`${full}: switch project or workspace`}>
       {() => (
         <>
           {workspaces.slice(0, MAX_SHOWN).map((one) => (
@@ -142,7 +150,7 @@ const MAX_SHOWN = 20;
 function AccountMenu() {
   const { data: user } = useUser();
   return (
-    <Menu label={<span class="cut wide-only">{user?.name ?? ""}</span>} icon="user" name={`Account of ${user?.name ?? "the signed-in person"}`}>
+    <Menu label={<span class="cut wide-only">{user?.name ?? ""}</span>} icon="user" name={user === undefined ? "Account" : `${user.name}: account`}>
       {() => (
         <>
           <span class="group cut">{user?.email}</span>

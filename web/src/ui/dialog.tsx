@@ -21,6 +21,8 @@ export function Dialog({ title, isWide = false, onClose, children }: DialogProps
     const before = document.activeElement;
     const element = dialog.current;
     element?.showModal();
+    // The first field, else the first button after the close button.
+    element?.querySelector<HTMLElement>("input, select, textarea, .buttons button")?.focus();
     return () => {
       element?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();

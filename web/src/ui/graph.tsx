@@ -57,7 +57,18 @@ function options(element: HTMLElement, lines: readonly Line[], format: (value: n
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
     scales: { y: { range: (_, __, most) => [0, Math.max(most, Number.EPSILON) * 1.1] } },
-    axes: [axis, { ...axis, size: 64, values: (_, values) => values.map(format) }],
+    axes: [{ ...axis, values: (_, values) => times(values) }, { ...axis, size: 64, values: (_, values) => values.map(format) }],
     series: [{}, ...lines.map((line) => ({ label: line.name, stroke: token(line.colour), width: 1.5, points: { show: false }, spanGaps: false }))],
   };
+}
+
+/** Times in the reader's zone; days for long ranges. */
+function times(seconds: readonly number[]): string[] {
+  const isLong = (seconds.at(-1) ?? 0) - (seconds[0] ?? 0) > 86_400;
+  return seconds.map((at) => {
+    const date = new Date(at * 1000);
+    return isLong
+      ? date.toLocaleDateString(undefined, { day: "numeric", month: "short" })
+      : date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+  });
 }

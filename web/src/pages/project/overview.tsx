@@ -96,7 +96,7 @@ function Stats({ live, traffic }: { live: LiveView; traffic: Traffic | undefined
             <Spark values={view.errors} label="Errors in the last 15 minutes" isBad />
           </Stat>
           <Stat name="p50 / p99, 15 min" value={`${millis(view.p50)} / ${millis(view.p99)}`} />
-          <Stat name="To / from visitors, 15 min" value={`${bytes(view.sum.downstreamBytes)} / ${bytes(view.sum.upstreamBytes)}`} />
+          <Stat name="Out / in, 15 min" value={`${bytes(view.sum.downstreamBytes)} / ${bytes(view.sum.upstreamBytes)}`} />
         </>
       )}
     </div>
