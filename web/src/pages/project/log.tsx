@@ -89,7 +89,7 @@ function Row({ visit, style, onOpen }: { visit: Visit; style: { top: string; hei
       <Pill tone={toneOfVisit(visit)}>{visit.status ?? (visit.outcome === "connected" ? "open" : visit.outcome)}</Pill>
       <span class="cut">{visit.method ?? "stream"}</span>
       <span class="cut">
-        <span class="quiet">{visit.host}</span>
+        <span class="quiet host">{visit.host}</span>
         {visit.path}
       </span>
       <span class="cut quiet">{visit.from}</span>

@@ -1,0 +1,99 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { accessRules, sentence } from "../src/format/access";
+import { ruleSentence, ruleStep } from "../src/format/advice";
+import { bytes, csv, millis, price, rate, relative, words } from "../src/format/text";
+import { readVisit, statusClass } from "../src/format/visit";
+import { boundaryText, NO_BOUNDARY, resources } from "../src/pages/credentials/boundary";
+import { browserLink, visitAddress } from "../src/pages/address";
+import { filterTunnels, hasLabel } from "../src/pages/project/filter";
+import { formatLabels, parseLabels, parseList } from "../src/pages/project/labels";
+import { find } from "../src/shell/find";
+
+test("numbers have units and few digits", () => {
+  assert.deepEqual([0, 1023, 1536, 5 * 1024 ** 3].map(bytes), ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]);
+  assert.deepEqual([1, 1500, 61_000].map(millis), ["1 ms", "1.50 s", "1 min"]);
+  assert.equal(millis(undefined), "–");
+  assert.deepEqual([0, 0.01, 1.26, 1234].map(rate), ["0", "<0.1", "1.3", "1,234"]);
+  assert.equal(price(1900, "EUR"), "€19.00");
+  assert.equal(price(1900, "JPY"), "¥1,900");
+  assert.equal(relative(0, 180_000), "3 min ago");
+  assert.equal(relative(7_200_000, 0), "in 2 h");
+  assert.equal(words("webhook.secret_rotated"), "Webhook secret rotated");
+});
+
+test("cells of an export are never formulas", () => {
+  assert.equal(csv([["=1+1", '@x,"y"', "-2", "plain"]]), `'=1+1,"'@x,""y""",'-2,plain\r\n`);
+});
+
+test("the access sentence states who may visit", () => {
+  assert.match(sentence({ publish: false }, undefined), /^Private/);
+  assert.equal(sentence({ publish: true }, undefined), "Anybody with the address can visit it.");
+  assert.equal(sentence({ publish: true, token_auth: true, svc_auth: true, trusted_ips: ["192.0.2.0/24"] }, undefined), "Visitors must sign in as a member of the workspace or send a token, from 192.0.2.0/24.");
+  const settings = { publicAccessPolicy: "auth-required", publishedTcpEnabled: true } as const;
+  assert.match(sentence({ publish: true }, settings), /^Nobody can visit it/);
+  assert.ok(accessRules({ publish: true, token_auth: true }, settings).some((rule) => rule.owner === "project"));
+});
+
+test("a visit is read with distrust", () => {
+  const event = { eventId: "log_1", eventType: "stream.summary", eventCategory: "stream_log", projectId: "p", workspaceId: "w", createdAt: "2026-01-01T00:00:00Z", expiresAt: "2026-01-02T00:00:00Z" } as const;
+  for (const payload of [{}, { firewall: 7, response: null }, { request: { http: { request: { path: 9 } } } }]) {
+    const visit = readVisit({ ...event, payload });
+    assert.equal(visit.path, undefined);
+    assert.equal(visit.status, undefined);
+  }
+  const denied = readVisit({ ...event, payload: { firewall: { decision: "denied", rule: { kind: "none" }, explanation: { rule: "token", sentence: "Visitors need a token.", status: 401 } } } });
+  assert.equal(denied.outcome, "denied");
+  assert.equal(denied.status, 401);
+  assert.equal(denied.sentence, "Visitors need a token.");
+  assert.equal(denied.step, ruleStep("token"));
+  const unknown = readVisit({ ...event, payload: { routing: { explanation: { rule: "unknown", problem: "tunnel_not_found", status: 404 } } } });
+  assert.equal(unknown.sentence, ruleSentence("unknown"));
+  assert.notEqual(unknown.step, undefined);
+  assert.equal(ruleStep("constructor"), undefined);
+  assert.equal(statusClass(204), "2xx");
+});
+
+test("only https addresses become links", () => {
+  assert.equal(browserLink({ publish: true, host: "a.example:443" }), "https://a.example");
+  assert.equal(visitAddress({ publish: true, protocol: "tcp", host: "a.example:20000" }), "tcp://a.example:20000");
+  assert.equal(browserLink({ publish: true, protocol: "tcp", host: "a.example:20000" }), undefined);
+  assert.equal(visitAddress({ publish: false, host: "a.example" }), undefined);
+});
+
+test("tunnels are found by text, protocol, visibility and label", () => {
+  const tunnels = [
+    { id: "tun_2", name: "web", publish: true, labels: { env: "prod" } },
+    { id: "tun_1", name: "db", protocol: "tcp" as const, publish: false },
+  ];
+  const none = { search: "", protocol: "", visibility: "", label: "" };
+  assert.deepEqual(filterTunnels(tunnels, none).map((one) => one.name), ["db", "web"]);
+  assert.deepEqual(filterTunnels(tunnels, { ...none, search: "WEB" }).map((one) => one.name), ["web"]);
+  assert.deepEqual(filterTunnels(tunnels, { ...none, visibility: "private" }).map((one) => one.name), ["db"]);
+  assert.deepEqual(filterTunnels(tunnels, { ...none, protocol: "http", label: "env=prod" }).map((one) => one.name), ["web"]);
+  assert.equal(hasLabel({ env: "prod" }, "toString"), false);
+});
+
+test("labels and lists survive the way through a field", () => {
+  const labels = { env: "prod", "a.b": "x=y", empty: "" };
+  assert.deepEqual(parseLabels(formatLabels(labels)), labels);
+  assert.ok(Object.hasOwn(parseLabels("__proto__=x"), "__proto__"));
+  assert.deepEqual(parseList("192.0.2.1,  198.51.100.0/24\n"), ["192.0.2.1", "198.51.100.0/24"]);
+});
+
+test("a boundary is as narrow as its choice", () => {
+  assert.equal(resources(NO_BOUNDARY), undefined);
+  assert.deepEqual(resources({ ...NO_BOUNDARY, projects: ["prj_1"] }), { tunnels: { projects: ["prj_1"] } });
+  assert.deepEqual(resources({ ...NO_BOUNDARY, projects: ["prj_1"], mayCreate: false, names: ["web"], path: "^/a" }), {
+    tunnels: { projects: ["prj_1"], scopes: { tunnels: { create: false, connect: { filters: { name: "web" }, params: { path: { regex: "^/a" } } }, list: { filters: { name: "web" } } } } },
+  });
+  assert.match(boundaryText({ ...NO_BOUNDARY, projects: ["prj_1"] }, new Map([["prj_1", "local"]])), /in local/);
+});
+
+test("the palette finds every word, and starts of names first", () => {
+  const commands = ["Tunnels", "Add a domain", "Domains", "tunnel web"].map((text) => ({ text, kind: "Page", href: text }));
+  assert.deepEqual(find(commands, "dom").map((one) => one.text), ["Domains", "Add a domain"]);
+  assert.deepEqual(find(commands, "web tun").map((one) => one.text), ["tunnel web"]);
+  assert.deepEqual(find(commands, "nothing"), []);
+  assert.equal(find(commands, "").length, 4);
+});

@@ -1,0 +1,75 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { LiveObjects, MAX_EVENTS } from "../src/live/objects";
+import { sseReader } from "../src/live/sse";
+import { add, columns, percentile, rangeOf, type Traffic, trafficQuery } from "../src/live/traffic";
+import { visible } from "../src/ui/virtual";
+
+test("events arrive whole wherever the stream is cut", () => {
+  const text = ": keep-alive\n\ndata: {\"a\":1}\n\ndata: x\r\ndata: y\r\n\r\n: closed: the token expired\n";
+  for (let cut = 0; cut <= text.length; cut += 1) {
+    const reader = sseReader();
+    assert.deepEqual([...reader.push(text.slice(0, cut)), ...reader.push(text.slice(cut))], ['{"a":1}', "x\ny"], `cut at ${cut}`);
+    assert.equal(reader.closed, "the token expired");
+  }
+});
+
+const event = (type: string, object: unknown, id = "evt") => JSON.stringify({ id, type, created_at: "2026-01-01T00:00:00Z", object });
+
+test("a snapshot replaces the objects, and changes follow it", () => {
+  const live = new LiveObjects();
+  live.apply([event("tunnel.created", { id: "tun_0", name: "old" })]);
+  live.apply([event("state.initial", { tunnels: [{ id: "tun_1", name: "web" }], clients: [{ id: "cli_1" }] })]);
+  assert.deepEqual([...live.tunnels.keys()], ["tun_1"]);
+  assert.equal(live.hasSnapshot, true);
+  live.apply([event("tunnel.updated", { id: "tun_1", name: "api" }), event("client.deleted", { id: "cli_1" })]);
+  assert.equal(live.tunnels.get("tun_1")?.name, "api");
+  assert.equal(live.clients.size, 0);
+  assert.deepEqual(live.events.map((one) => one.type), ["client.deleted", "tunnel.updated", "tunnel.created"]);
+});
+
+test("broken and unknown events change nothing", () => {
+  const live = new LiveObjects();
+  live.apply(["", "null", "[]", "{", '{"type":7}', event("tunnel.created", { name: "without id" }), event("tunnel.created", null), event("state.initial", { tunnels: "no" })]);
+  assert.equal(live.tunnels.size, 0);
+  assert.equal(live.events.length, 0);
+});
+
+test("the list of events has a limit", () => {
+  const live = new LiveObjects();
+  for (let batch = 0; batch < 10; batch += 1) live.apply(Array.from({ length: 100 }, (_, index) => event("tunnel.updated", { id: "tun_1" }, `evt_${batch}_${index}`)));
+  assert.equal(live.events.length, MAX_EVENTS);
+  assert.equal(live.events[0]?.id, "evt_9_99");
+});
+
+test("percentiles come from the sum of histograms", () => {
+  const bounds = [10, 20, 50];
+  assert.equal(percentile([0, 0, 0, 0], bounds, 0.5), undefined);
+  assert.equal(percentile([10, 0, 0, 0], bounds, 0.5), 5);
+  assert.equal(percentile([0, 10, 0, 0], bounds, 1), 20);
+  assert.equal(percentile([1, 0, 0, 9], bounds, 0.99), 50);
+  const point = { at: "", requests: 2, errors: 1, upstreamBytes: 3, downstreamBytes: 4, durations: [1, 1, 0, 0] };
+  assert.deepEqual(add([point, point]), { requests: 4, errors: 2, upstreamBytes: 6, downstreamBytes: 8, durations: [2, 2, 0, 0] });
+});
+
+test("times without traffic are columns without a point", () => {
+  const point = { at: "2026-01-01T00:02:00Z", requests: 1, errors: 0, upstreamBytes: 0, downstreamBytes: 0, durations: [] };
+  const traffic: Traffic = { resolution: "minute", from: "2026-01-01T00:00:00Z", to: "2026-01-01T00:04:00Z", bucketBounds: [], series: [{ points: [point] }] };
+  const grid = columns(traffic, [point]);
+  assert.equal(grid.seconds.length, 4);
+  assert.deepEqual(grid.points.map((one) => one?.requests ?? 0), [0, 0, 1, 0]);
+});
+
+test("a range asks for the resolution that is kept so long", () => {
+  const now = Date.parse("2026-01-02T00:00:30Z");
+  assert.deepEqual(trafficQuery(rangeOf("24h"), now), { resolution: "minute", from: "2026-01-01T00:01:00.000Z", to: "2026-01-02T00:00:30.000Z" });
+  assert.equal(trafficQuery(rangeOf("30d"), now).resolution, "hour");
+  assert.equal(rangeOf("nonsense").value, "1h");
+});
+
+test("only the visible rows of ten thousand exist", () => {
+  const [first, end] = visible(48 * 5000, 480, 48, 10_000);
+  assert.ok(first > 4900 && first <= 5000 && end >= 5010 && end - first < 40);
+  assert.deepEqual(visible(0, 480, 48, 0), [0, 0]);
+  assert.deepEqual(visible(1e9, 480, 48, 10), [9, 10]);
+});
