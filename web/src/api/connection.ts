@@ -10,6 +10,7 @@ export type Connection = "good" | "offline" | "unreachable" | "signed_out";
 export const connection = new Store<Connection>("good");
 
 const recoveries = new Set<() => void>();
+let person: string | undefined;
 let probe: ReturnType<typeof setTimeout> | undefined;
 let attempt = 0;
 
@@ -17,6 +18,12 @@ let attempt = 0;
 export function onRecovery(reload: () => void): () => void {
   recoveries.add(reload);
   return () => recoveries.delete(reload);
+}
+
+/** Remembers who the content on the page belongs to. */
+export function rememberPerson(id: string): void {
+  if (person !== undefined && person !== id) location.reload();
+  person = id;
 }
 
 export function reportSuccess(): void {
@@ -57,6 +64,9 @@ async function look(): Promise<void> {
   try {
     const response = await fetch("/api/user", { signal: AbortSignal.timeout(10_000) });
     if (response.ok) {
+      // Somebody else signed in: nothing of the person before may stay on the page.
+      const body: unknown = await response.json();
+      if (typeof body === "object" && body !== null && "id" in body) rememberPerson(String(body.id));
       recover();
       return;
     }

@@ -1,8 +1,9 @@
 // What many views show: the person, workspaces, projects.
 
 import { call, type Control } from "./client";
+import { rememberPerson } from "./connection";
 import type { ApiError } from "./problem";
-import { type Resource, useResource } from "./resource";
+import { type Resource, ROLES_KEY, useResource } from "./resource";
 import { isRole, may, type Permission, type Role } from "./roles";
 
 export type Project = Control<"Project">;
@@ -13,12 +14,19 @@ export const FULL_PAGE = 100;
 /** Most projects that are loaded for the switcher and the palette. */
 const MAX_PROJECT_PAGES = 10;
 
+/** Roles are loaded again after this time, so that a lost role is no longer offered. */
+const ROLE_MS = 15_000;
+
 export function useUser(): Resource<Control<"User">> {
-  return useResource("user", (signal) => call("get", "/api/user", { signal }));
+  return useResource("user", async (signal) => {
+    const user = await call("get", "/api/user", { signal });
+    rememberPerson(user.id);
+    return user;
+  });
 }
 
 export function useWorkspaces(): Resource<readonly Workspace[]> {
-  return useResource("workspaces", async (signal) => (await call("get", "/api/workspaces", { signal })).workspaces);
+  return useResource(ROLES_KEY, async (signal) => (await call("get", "/api/workspaces", { signal })).workspaces, { every: ROLE_MS });
 }
 
 export function useProjects(): Resource<readonly Project[]> {

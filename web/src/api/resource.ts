@@ -22,17 +22,14 @@ interface Entry {
 /** Contents of earlier views, so that Back shows them at once. The oldest is dropped first. */
 const cache = new Map<string, Entry>();
 const MAX_ENTRIES = 100;
+/** The key of the roles of the person, on which depends what the views offer. */
+export const ROLES_KEY = "workspaces";
 const reloads = new Map<string, Set<() => void>>();
 
 /** Loads again everything whose key starts with `prefix`, after a change. */
 export function invalidate(prefix: string): void {
   for (const key of [...cache.keys()]) if (key.startsWith(prefix) && !reloads.has(key)) cache.delete(key);
   for (const [key, set] of reloads) if (key.startsWith(prefix)) for (const reload of [...set]) reload();
-}
-
-/** Forgets everything, because another person may have signed in. */
-export function forgetAll(): void {
-  cache.clear();
 }
 
 /**
@@ -83,6 +80,8 @@ export function useResource<T>(
         if (stop.signal.aborted) return;
         const error = thrown instanceof ApiError ? thrown : unreachable();
         update({ error, isLoading: false });
+        // A role may have been lost: the views learn it at once.
+        if (error.status === 403 && key !== ROLES_KEY) invalidate(ROLES_KEY);
         if (error.isTemporary) {
           later(error.retryAfterMs ?? backoffMs(attempt, Math.random()));
           attempt += 1;

@@ -8,13 +8,18 @@ import { Dialog } from "../ui/dialog";
 import { Search, Select } from "../ui/fields";
 import { Button, ButtonLink, Card, Empty, Loaded, Page, Status } from "../ui/parts";
 import { NewProject } from "./new-project";
+import { Overview } from "./project/overview";
+import { Welcome } from "./publish";
 
+/** The start: the first minute without a project, the project of somebody who has one, else the list. */
 export function Home() {
-  const projects = useProjects();
-  return <Projects isHome={projects.data?.length === 0} />;
+  const { data } = useProjects();
+  if (data?.length === 0) return <Welcome />;
+  const only = data?.length === 1 ? data[0] : undefined;
+  return only === undefined ? <Projects /> : <Overview project={only.id} />;
 }
 
-export function Projects({ isHome = false }: { isHome?: boolean }) {
+export function Projects() {
   const projects = useProjects();
   const workspaces = useWorkspaces();
   const [search, setSearch] = useFilter("q");
@@ -30,14 +35,6 @@ export function Projects({ isHome = false }: { isHome?: boolean }) {
         </Button>
       }
     >
-      {isHome && (
-        <div class="note">
-          <strong>Publish something</strong>
-          <span>
-            It takes a minute: <a href="/welcome">see the command</a>.
-          </span>
-        </div>
-      )}
       <div class="bar">
         <Search label="Search projects" value={search} onValue={(value) => setSearch(value, true)} />
         {(workspaces.data?.length ?? 0) > 1 && (

@@ -3,6 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { ApiError, unreachable } from "../api/problem";
+import { invalidate, ROLES_KEY } from "../api/resource";
 import { Button, CopyButton, Failure } from "./parts";
 import { toast } from "./toasts";
 
@@ -58,7 +59,11 @@ export function useAction(): { isBusy: boolean; error: ApiError | undefined; run
     setBusy(true);
     setError(undefined);
     action()
-      .catch((thrown: unknown) => setError(thrown instanceof ApiError ? thrown : unreachable()))
+      .catch((thrown: unknown) => {
+        const failure = thrown instanceof ApiError ? thrown : unreachable();
+        if (failure.status === 403) invalidate(ROLES_KEY);
+        setError(failure);
+      })
       .finally(() => setBusy(false));
   };
   return { isBusy, error, run };

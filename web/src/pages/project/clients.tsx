@@ -62,7 +62,7 @@ export function Clients({ project }: { project: string }) {
               ["System", [client.os, client.arch].filter((part) => part !== undefined).join(" ")],
               ["Channel", client.channel],
               ["Protocol", client.protocol_version],
-              ["Labels", <Labels key="labels" of={client.labels} />],
+              ["Labels", Object.keys(client.labels ?? {}).length === 0 ? undefined : <Labels key="labels" of={client.labels} />],
               ["User", client.user_id],
               ["Region", client.region],
               ["Id", <code key="id">{client.id}</code>],

@@ -1,7 +1,7 @@
 // The overview of a project: what is live, what happens, what it carries.
 
 import type { ComponentChildren } from "preact";
-import { useMemo } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { type Project, useProject } from "../../api/data";
 import { bytes, count, millis, rate, words } from "../../format/text";
 import { type LiveView, useLive } from "../../live/project";
@@ -26,27 +26,36 @@ export function Overview({ project }: { project: string }) {
 function Content({ project }: { project: Project }) {
   const live = useLive(project.id);
   const traffic = useTraffic(project.id, "15m", "tunnel");
-  if (live.objects.hasSnapshot && live.objects.tunnels.size === 0 && live.objects.events.length === 0 && traffic.data?.series.length !== undefined && traffic.data.series.length === 0) {
-    return (
-      <>
-        <Publish project={project} />
-        <About project={project} />
-      </>
-    );
-  }
+  const isEmpty = useIsEmpty(live);
+  const hasTraffic = traffic.data === undefined ? traffic.error === undefined : traffic.data.series.some((series) => series.points.length > 0);
   return (
     <>
       <LiveState live={live} />
-      <Stats live={live} traffic={traffic.data} />
-      <TrafficGraphs project={project.id} />
-      <div class="split">
-        <Busy project={project.id} live={live} traffic={traffic.data} />
-        <Feed project={project.id} live={live} />
-      </div>
-      {live.objects.hasSnapshot && live.objects.tunnels.size === 0 && <Publish project={project} />}
+      {isEmpty && <Publish project={project} />}
+      {!(isEmpty && live.objects.tunnels.size === 0 && !hasTraffic) && (
+        <>
+          <Stats live={live} traffic={traffic.data} />
+          <TrafficGraphs project={project.id} />
+          <div class="split">
+            <Busy project={project.id} live={live} traffic={traffic.data} />
+            <Feed project={project.id} live={live} />
+          </div>
+        </>
+      )}
       <About project={project} />
     </>
   );
+}
+
+/**
+ * True if nothing is published, or was when the view opened: the first tunnel then stays with its address and
+ * next steps in place of the command.
+ */
+export function useIsEmpty(live: LiveView): boolean {
+  const atStart = useRef<boolean | undefined>(undefined);
+  const isNow = live.objects.hasSnapshot && live.objects.tunnels.size === 0;
+  if (atStart.current === undefined && live.objects.hasSnapshot) atStart.current = isNow;
+  return isNow || atStart.current === true;
 }
 
 /** The state of the live view, in place, while it is not live. */
@@ -120,6 +129,8 @@ function mergeByTime(points: readonly Traffic["series"][number]["points"][number
   return [...byTime].map(([at, same]) => ({ at, ...add(same) }));
 }
 
+const NO_TRAFFIC = add([]);
+
 /** Rows of the busiest tunnels; the list has all of them. */
 const BUSY_ROWS = 10;
 
@@ -127,14 +138,13 @@ function Busy({ project, live, traffic }: { project: string; live: LiveView; tra
   const base = to("/projects/:id", { id: project });
   const rows = useMemo(() => {
     const series = new Map((traffic?.series ?? []).map((one) => [one.tunnel ?? "", one]));
+    const sums = new Map([...series].map(([name, one]) => [name, add(one.points)]));
+    // There may be thousands of tunnels, so that only the rows that are shown get a graph.
     return [...live.objects.tunnels.values()]
-      .map((tunnel) => {
-        const points = series.get(tunnel.name ?? "")?.points ?? [];
-        const sum = add(points);
-        return { tunnel, sum, perMinute: traffic === undefined ? [] : columns(traffic, points).points.map((point) => point?.requests ?? 0) };
-      })
-      .sort((one, other) => other.sum.requests - one.sum.requests || nameOf(one.tunnel).localeCompare(nameOf(other.tunnel)))
-      .slice(0, BUSY_ROWS);
+      .map((tunnel) => ({ tunnel, name: nameOf(tunnel), sum: sums.get(tunnel.name ?? "") ?? NO_TRAFFIC }))
+      .sort((one, other) => other.sum.requests - one.sum.requests || (one.name < other.name ? -1 : 1))
+      .slice(0, BUSY_ROWS)
+      .map((row) => ({ ...row, perMinute: traffic === undefined ? [] : columns(traffic, series.get(row.tunnel.name ?? "")?.points ?? []).points.map((point) => point?.requests ?? 0) }));
   }, [live, traffic]);
   const bounds = traffic?.bucketBounds ?? [];
   return (

@@ -141,7 +141,7 @@ function Details({ project, tunnel, agents }: { project: string; tunnel: LiveTun
             ["TLS", tunnel.tls_mode],
             ["TLS to the service", tunnel.upstream_tls === undefined ? undefined : tunnel.upstream_tls ? "yes" : "no"],
             ["Wait for the first byte", tunnel.time_to_first_byte_seconds === undefined ? undefined : `${tunnel.time_to_first_byte_seconds} s`],
-            ["Labels", <Labels key="labels" of={tunnel.labels} />],
+            ["Labels", Object.keys(tunnel.labels ?? {}).length === 0 ? undefined : <Labels key="labels" of={tunnel.labels} />],
             ["Region", tunnel.region],
             ["Online since", <Time key="since" at={tunnel.creation_date} />],
             ["User", tunnel.user_id],

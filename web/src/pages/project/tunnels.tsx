@@ -14,7 +14,7 @@ import { nameOf, visitAddress } from "../address";
 import { Publish } from "../publish";
 import { navigate } from "../../router/location";
 import { filterTunnels } from "./filter";
-import { LivePill, LiveState } from "./overview";
+import { LivePill, LiveState, useIsEmpty } from "./overview";
 
 const PROTOCOLS = ["http", "tls", "tcp", "dtls", "quic", "webtty"];
 
@@ -27,6 +27,7 @@ export function Tunnels({ project }: { project: string }) {
   const [label, setLabel] = useFilter("label");
   const found = useMemo(() => filterTunnels([...live.objects.tunnels.values()], { search, protocol, visibility, label }), [live, search, protocol, visibility, label]);
   const total = live.objects.tunnels.size;
+  const isEmpty = useIsEmpty(live);
   const base = to("/projects/:id", { id: project });
   return (
     <Page
@@ -43,9 +44,8 @@ export function Tunnels({ project }: { project: string }) {
       }
     >
       <LiveState live={live} />
-      {live.objects.hasSnapshot && total === 0 && data !== undefined ? (
-        <Publish project={data} />
-      ) : (
+      {isEmpty && data !== undefined && <Publish project={data} />}
+      {!(isEmpty && total === 0) && (
         <>
           <div class="bar">
             <Search label="Search names, addresses and ids" value={search} onValue={(value) => setSearch(value, true)} />
