@@ -48,22 +48,22 @@ test("percentiles come from the sum of histograms", () => {
   assert.equal(percentile([10, 0, 0, 0], bounds, 0.5), 5);
   assert.equal(percentile([0, 10, 0, 0], bounds, 1), 20);
   assert.equal(percentile([1, 0, 0, 9], bounds, 0.99), 50);
-  const point = { at: "", requests: 2, errors: 1, upstreamBytes: 3, downstreamBytes: 4, durations: [1, 1, 0, 0] };
+  const point = { at: "", requests: 2, errors: 1, denied: 0, upstreamBytes: 3, downstreamBytes: 4, durations: [1, 1, 0, 0] };
   assert.deepEqual(add([point, point]), { requests: 4, errors: 2, upstreamBytes: 6, downstreamBytes: 8, durations: [2, 2, 0, 0] });
 });
 
 test("times without traffic are columns without a point", () => {
-  const point = { at: "2026-01-01T00:02:00Z", requests: 1, errors: 0, upstreamBytes: 0, downstreamBytes: 0, durations: [] };
-  const traffic: Traffic = { resolution: "minute", from: "2026-01-01T00:00:00Z", to: "2026-01-01T00:04:00Z", bucketBounds: [], series: [{ points: [point] }] };
+  const point = { at: "2026-01-01T00:02:00Z", requests: 1, errors: 0, denied: 0, upstreamBytes: 0, downstreamBytes: 0, durations: [] };
+  const traffic: Traffic = { resolution: "minute", start: "2026-01-01T00:00:00Z", end: "2026-01-01T00:04:00Z", bucketBounds: [], series: [{ points: [point] }] };
   const grid = columns(traffic, [point]);
   assert.equal(grid.seconds.length, 4);
   assert.deepEqual(grid.points.map((one) => one?.requests ?? 0), [0, 0, 1, 0]);
 });
 
-test("a range asks for the resolution that is kept so long", () => {
+test("a range has its name in the API, or a start", () => {
   const now = Date.parse("2026-01-02T00:00:30Z");
-  assert.deepEqual(trafficQuery(rangeOf("24h"), now), { resolution: "minute", from: "2026-01-01T00:01:00.000Z", to: "2026-01-02T00:00:30.000Z" });
-  assert.equal(trafficQuery(rangeOf("30d"), now).resolution, "hour");
+  assert.deepEqual(trafficQuery(rangeOf("24h"), now), { timeline: "24h" });
+  assert.deepEqual(trafficQuery(rangeOf("15m"), now), { resolution: "minute", start: "2026-01-01T23:46:00.000Z" });
   assert.equal(rangeOf("nonsense").value, "1h");
 });
 

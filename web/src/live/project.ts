@@ -21,6 +21,8 @@ export interface LiveView {
 const SILENCE_MS = 45_000;
 /** A stream stays open this long after its last view, for the next one. */
 const LINGER_MS = 10_000;
+/** A hidden tab gives its connection back after this time: browsers have six for a host. */
+const HIDDEN_MS = 30_000;
 /** Wait before another attempt after a refusal, which only a person can change. */
 const REFUSED_MS = 30_000;
 
@@ -64,6 +66,8 @@ class ProjectStream {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #linger: ReturnType<typeof setTimeout> | undefined;
   #stopRecovery: (() => void) | undefined;
+  #hidden: ReturnType<typeof setTimeout> | undefined;
+  #isPaused = false;
   #batch: string[] = [];
   #isBatchDue = false;
   #lastFlush = -Infinity;
@@ -79,9 +83,14 @@ class ProjectStream {
     this.#holders += 1;
     clearTimeout(this.#linger);
     if (this.#stop === undefined) {
-      this.#stopRecovery = onRecovery(() => {
-        if (this.view.get().state === "waiting") this.#connect();
+      const stopRecovery = onRecovery(() => {
+        if (this.view.get().state === "waiting" && !this.#isPaused) this.#connect();
       });
+      document.addEventListener("visibilitychange", this.#onVisibility);
+      this.#stopRecovery = () => {
+        stopRecovery();
+        document.removeEventListener("visibilitychange", this.#onVisibility);
+      };
       this.#connect();
     }
     return () => {
@@ -95,8 +104,26 @@ class ProjectStream {
     this.#stop?.abort();
     this.#stop = undefined;
     clearTimeout(this.#timer);
+    clearTimeout(this.#hidden);
     this.#stopRecovery?.();
     this.#onEnd();
+  }
+
+  readonly #onVisibility = (): void => {
+    clearTimeout(this.#hidden);
+    if (document.visibilityState === "hidden") {
+      this.#hidden = setTimeout(() => this.#pause(), HIDDEN_MS);
+    } else if (this.#isPaused) {
+      this.#isPaused = false;
+      this.#connect();
+    }
+  };
+
+  #pause(): void {
+    this.#isPaused = true;
+    clearTimeout(this.#timer);
+    this.#stop?.abort();
+    this.#show({ state: "connecting" });
   }
 
   #connect(): void {
@@ -105,7 +132,7 @@ class ProjectStream {
     const stop = new AbortController();
     this.#stop = stop;
     void this.#run(stop).catch((thrown: unknown) => {
-      if (this.#stop !== stop || this.#holders === 0) return;
+      if (this.#stop !== stop || this.#isPaused) return;
       const error = thrown instanceof ApiError ? thrown : unreachable();
       reportFailure(error);
       this.#show({ state: "waiting", error });
@@ -125,16 +152,17 @@ class ProjectStream {
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       const events = sseReader();
       for (;;) {
-        const { done, value } = await reader.read();
+        // A stream that breaks off is one that ended: the next request tells what is wrong.
+        const { done, value } = await reader.read().catch(() => ({ done: true, value: "" }) as const);
         clearTimeout(silence);
         if (done) break;
         silence = setTimeout(() => stop.abort(), SILENCE_MS);
         const texts = events.push(value);
         if (texts.length > 0) this.#take(texts);
       }
-      // The stream ended in order, for example because its token expired: connect again at once, and
-      // the response says if that is no longer allowed.
-      if (this.#stop !== stop) return;
+      // The stream ended, for example because its token expired: connect again at once, and the response
+      // says if that is no longer allowed.
+      if (this.#stop !== stop || this.#isPaused) return;
       const wait = this.#attempt === 0 ? 250 : backoffMs(this.#attempt, Math.random());
       this.#attempt += 1;
       this.#timer = setTimeout(() => this.#connect(), wait);

@@ -4,6 +4,7 @@ export interface TrafficPoint {
   readonly at: string;
   readonly requests: number;
   readonly errors: number;
+  readonly denied: number;
   readonly upstreamBytes: number;
   readonly downstreamBytes: number;
   /** One more than the bounds: the last entry has no bound. */
@@ -11,15 +12,15 @@ export interface TrafficPoint {
 }
 
 export interface TrafficSeries {
-  /** Name of the tunnel; absent for the whole project. */
+  /** Name of the tunnel; absent for the whole project, or for all tunnels without a series of their own. */
   readonly tunnel?: string;
   readonly points: readonly TrafficPoint[];
 }
 
 export interface Traffic {
   readonly resolution: "minute" | "hour";
-  readonly from: string;
-  readonly to: string;
+  readonly start: string;
+  readonly end: string;
   /** Upper bounds in milliseconds, inclusive. */
   readonly bucketBounds: readonly number[];
   readonly series: readonly TrafficSeries[];
@@ -33,28 +34,34 @@ export interface Sum {
   readonly durations: readonly number[];
 }
 
-export const RANGES = [
-  { value: "15m", text: "15 minutes", minutes: 15 },
-  { value: "1h", text: "1 hour", minutes: 60 },
-  { value: "6h", text: "6 hours", minutes: 360 },
-  { value: "24h", text: "24 hours", minutes: 1_440 },
-  { value: "7d", text: "7 days", minutes: 10_080 },
-  { value: "30d", text: "30 days", minutes: 43_200 },
-] as const;
-
-export type Range = (typeof RANGES)[number];
-
-export function rangeOf(value: string): Range {
-  return RANGES.find((one) => one.value === value) ?? RANGES[1];
+export interface Range {
+  readonly value: string;
+  readonly text: string;
+  readonly minutes: number;
+  /** Name of the range in the API, if it has one. The API takes the start of other ranges. */
+  readonly timeline?: string;
 }
 
-/** The query of a range that ends now. The start is on a boundary of its resolution. */
-export function trafficQuery(range: Range, now: number): { resolution: "minute" | "hour"; from: string; to: string } {
-  const isMinute = range.minutes <= 1_440;
-  const step = isMinute ? 60_000 : 3_600_000;
-  // Minutes are kept for a day: the oldest one may already be gone.
-  const from = Math.ceil((now - range.minutes * 60_000) / step) * step;
-  return { resolution: isMinute ? "minute" : "hour", from: new Date(from).toISOString(), to: new Date(now).toISOString() };
+const HOUR: Range = { value: "1h", text: "1 hour", minutes: 60, timeline: "1h" };
+
+export const RANGES: readonly Range[] = [
+  { value: "15m", text: "15 minutes", minutes: 15 },
+  HOUR,
+  { value: "6h", text: "6 hours", minutes: 360 },
+  { value: "24h", text: "24 hours", minutes: 1_440, timeline: "24h" },
+  { value: "7d", text: "7 days", minutes: 10_080, timeline: "1w" },
+  { value: "30d", text: "30 days", minutes: 43_200, timeline: "30d" },
+];
+
+export function rangeOf(value: string): Range {
+  return RANGES.find((one) => one.value === value) ?? HOUR;
+}
+
+/** The query of a range that ends now. A computed start is on a minute. */
+export function trafficQuery(range: Range, now: number): Readonly<Record<string, string>> {
+  if (range.timeline !== undefined) return { timeline: range.timeline };
+  const start = Math.ceil((now - range.minutes * 60_000) / 60_000) * 60_000;
+  return { resolution: "minute", start: new Date(start).toISOString() };
 }
 
 export function add(points: readonly TrafficPoint[]): Sum {
@@ -103,8 +110,8 @@ export interface Columns {
 /** The points on a complete grid: times without traffic are missing in the response. */
 export function columns(traffic: Traffic, points: readonly TrafficPoint[]): Columns {
   const stepSeconds = traffic.resolution === "minute" ? 60 : 3600;
-  const first = Math.floor(Date.parse(traffic.from) / 1000 / stepSeconds) * stepSeconds;
-  const end = Date.parse(traffic.to) / 1000;
+  const first = Math.floor(Date.parse(traffic.start) / 1000 / stepSeconds) * stepSeconds;
+  const end = Date.parse(traffic.end) / 1000;
   const byTime = new Map(points.map((point) => [Math.floor(Date.parse(point.at) / 1000 / stepSeconds) * stepSeconds, point]));
   const seconds: number[] = [];
   for (let at = first; at < end && seconds.length < MAX_COLUMNS; at += stepSeconds) seconds.push(at);

@@ -10,7 +10,7 @@ export function useTraffic(project: string, range: string, by: "project" | "tunn
   return useResource(
     `project/${project}/traffic/${range}/${by}/${tunnel ?? ""}`,
     async (signal) => {
-      const query = { ...trafficQuery(rangeOf(range), Date.now()), by, tunnel };
+      const query = { ...trafficQuery(rangeOf(range), Date.now()), ...(tunnel === undefined ? { by } : { tunnel }) };
       const path = { project_id: project };
       return (await request("get", "/api/projects/tunnels/{project_id}/traffic", { path, query, signal })) as Traffic;
     },

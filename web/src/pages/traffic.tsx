@@ -7,7 +7,7 @@ import { add, columns, percentile, RANGES, rangeOf, type Traffic } from "../live
 import { useTraffic } from "../live/use-traffic";
 import { useFilter } from "../router/location";
 import { Select } from "../ui/fields";
-import { Card, Empty, Failure, Skeleton } from "../ui/parts";
+import { Button, Card, Empty, Failure, Skeleton } from "../ui/parts";
 import type { Line } from "../ui/graph";
 
 type GraphProps = { label: string; seconds: readonly number[]; lines: readonly Line[]; format: (value: number) => string };
@@ -64,6 +64,16 @@ function Graphs({ traffic }: { traffic: Traffic }) {
       </Empty>
     );
   }
+  if (Graph === "gone") {
+    return (
+      <div class="note is-warn" role="alert">
+        <span>The graphs could not be loaded. The platform may have been updated since this page was opened.</span>
+        <span>
+          <Button onClick={() => location.reload()}>Load the page again</Button>
+        </span>
+      </div>
+    );
+  }
   if (Graph === undefined) return <Skeleton rows={8} />;
   const p50 = percentile(view.sum.durations, traffic.bucketBounds, 0.5);
   const p99 = percentile(view.sum.durations, traffic.bucketBounds, 0.99);
@@ -104,16 +114,16 @@ function Plot({ title, note, keys, children }: { title: string; note: string; ke
 let loaded: ComponentType<GraphProps> | undefined;
 
 /** The graphs' chunk, once it is loaded. After a failure the next view tries again. */
-function useGraph(): ComponentType<GraphProps> | undefined {
-  const [, render] = useState(0);
+function useGraph(): ComponentType<GraphProps> | "gone" | undefined {
+  const [state, setState] = useState<"" | "gone" | "loaded">("");
   useEffect(() => {
     if (loaded !== undefined) return;
     void import("../ui/graph")
       .then((module) => {
         loaded = module.default;
-        render(1);
+        setState("loaded");
       })
-      .catch(() => undefined);
+      .catch(() => setState("gone"));
   }, []);
-  return loaded;
+  return state === "gone" ? state : loaded;
 }

@@ -60,7 +60,8 @@ export function useIsEmpty(live: LiveView): boolean {
 
 /** The state of the live view, in place, while it is not live. */
 export function LiveState({ live }: { live: LiveView }) {
-  if (live.error === undefined) return null;
+  // The notice of the frame tells about the platform and the session.
+  if (live.error === undefined || live.error.code === "unreachable" || live.error.status === 401) return null;
   return <Failure error={live.error} />;
 }
 
@@ -126,7 +127,7 @@ function Stat({ name, value, children }: { name: string; value: string; children
 function mergeByTime(points: readonly Traffic["series"][number]["points"][number][]) {
   const byTime = new Map<string, (typeof points)[number][]>();
   for (const point of points) byTime.set(point.at, [...(byTime.get(point.at) ?? []), point]);
-  return [...byTime].map(([at, same]) => ({ at, ...add(same) }));
+  return [...byTime].map(([at, same]) => ({ at, denied: 0, ...add(same) }));
 }
 
 const NO_TRAFFIC = add([]);
@@ -137,7 +138,7 @@ const BUSY_ROWS = 10;
 function Busy({ project, live, traffic }: { project: string; live: LiveView; traffic: Traffic | undefined }) {
   const base = to("/projects/:id", { id: project });
   const rows = useMemo(() => {
-    const series = new Map((traffic?.series ?? []).map((one) => [one.tunnel ?? "", one]));
+    const series = new Map((traffic?.series ?? []).flatMap((one) => (one.tunnel === undefined ? [] : [[one.tunnel, one] as const])));
     const sums = new Map([...series].map(([name, one]) => [name, add(one.points)]));
     // There may be thousands of tunnels, so that only the rows that are shown get a graph.
     return [...live.objects.tunnels.values()]
