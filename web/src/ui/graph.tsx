@@ -57,7 +57,7 @@ function options(element: HTMLElement, lines: readonly Line[], format: (value: n
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
     scales: { y: { range: (_, __, most) => [0, Math.max(most, Number.EPSILON) * 1.1] } },
-    axes: [{ ...axis, values: (_, values) => times(values) }, { ...axis, size: 64, values: (_, values) => values.map(format) }],
+    axes: [{ ...axis, size: 32, values: (_, values) => times(values) }, { ...axis, size: 64, values: (_, values) => values.map(format) }],
     series: [{}, ...lines.map((line) => ({ label: line.name, stroke: token(line.colour), width: 1.5, points: { show: false }, spanGaps: false }))],
   };
 }

@@ -105,12 +105,18 @@ function Stats({ live, traffic }: { live: LiveView; traffic: Traffic | undefined
           <Stat name="Errors, 15 min" value={`${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`}>
             <Spark values={view.errors} label="Errors in the last 15 minutes" isBad />
           </Stat>
-          <Stat name="p50 / p99, 15 min" value={`${millis(view.p50)} / ${millis(view.p99)}`} />
-          <Stat name="Out / in, 15 min" value={`${bytes(view.sum.downstreamBytes)} / ${bytes(view.sum.upstreamBytes)}`} />
+          <Stat name="p50 / p99, 15 min" value={pair(millis(view.p50), millis(view.p99))} />
+          <Stat name="Out / in, 15 min" value={pair(bytes(view.sum.downstreamBytes), bytes(view.sum.upstreamBytes))} />
         </>
       )}
     </div>
   );
+}
+
+/** Two values that wrap only between them. */
+function pair(one: string, other: string): string {
+  const whole = (text: string) => text.replace(" ", "\u00a0");
+  return `${whole(one)} / ${whole(other)}`;
 }
 
 function Stat({ name, value, children }: { name: string; value: string; children?: ComponentChildren }) {
