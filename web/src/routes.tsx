@@ -63,7 +63,7 @@ export const ROUTES: readonly Route[] = [
   { pattern: "/installation/audit", view: () => <OperatorAudit /> },
 ];
 
-/** A view of a project starts anew with another project. */
+/** A view of a project starts again with another project. */
 function project(rest: string, view: (id: string, params: Params) => ComponentChildren): Route[] {
   return [{ pattern: `/projects/:project${rest}`, view: (params) => view(params["project"] ?? "", params) }];
 }

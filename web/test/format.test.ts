@@ -28,10 +28,10 @@ test("cells of an export are never formulas", () => {
 
 test("the access sentence states who may visit", () => {
   assert.match(sentence({ publish: false }, undefined), /^Private/);
-  assert.equal(sentence({ publish: true }, undefined), "Anybody with the address can visit it.");
+  assert.equal(sentence({ publish: true }, undefined), "Any visitor with the address is admitted.");
   assert.equal(sentence({ publish: true, token_auth: true, svc_auth: true, trusted_ips: ["192.0.2.0/24"] }, undefined), "Visitors must sign in as a member of the workspace or send a token, from 192.0.2.0/24.");
   const settings = { publicAccessPolicy: "auth-required", publishedTcpEnabled: true } as const;
-  assert.match(sentence({ publish: true }, settings), /^Nobody can visit it/);
+  assert.match(sentence({ publish: true }, settings), /^No visitor is admitted/);
   assert.ok(accessRules({ publish: true, token_auth: true }, settings).some((rule) => rule.owner === "project"));
 });
 

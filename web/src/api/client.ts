@@ -62,7 +62,7 @@ interface PlainOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** Longest wait for a response, so that a view never waits for ever. */
+/** Longest wait for a response, so that a view never waits without an end. */
 const TIMEOUT_MS = 30_000;
 
 export async function request(verb: Verb, pattern: string, options: PlainOptions): Promise<unknown> {

@@ -64,7 +64,7 @@ async function look(): Promise<void> {
   try {
     const response = await fetch("/api/user", { signal: AbortSignal.timeout(10_000) });
     if (response.ok) {
-      // Somebody else signed in: nothing of the person before may stay on the page.
+      // Another user signed in: nothing of the previous user may stay on the page.
       const body: unknown = await response.json();
       if (typeof body === "object" && body !== null && "id" in body) rememberPerson(String(body.id));
       recover();

@@ -1,4 +1,4 @@
-// What many views show: the person, workspaces, projects.
+// Data of many views: the person, workspaces, projects.
 
 import { call, type Control } from "./client";
 import { rememberPerson } from "./connection";

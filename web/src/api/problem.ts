@@ -100,7 +100,7 @@ export function nextStep(error: ApiError, here: string): NextStep | undefined {
         text: `Your role does not allow this${error.scope === undefined ? "" : ` (${error.scope})`}. An owner or admin of the workspace can change the role.`,
       };
     case "engine_unreachable":
-      return { text: "The engine of this project does not respond. The page tries again by itself." };
+      return { text: "The engine of this project does not respond. The page tries again automatically." };
     case "too_many_streams":
       return { text: "Too many views of this account are open. Close other tabs of the dashboard." };
     case "not_in_plan":
@@ -109,8 +109,8 @@ export function nextStep(error: ApiError, here: string): NextStep | undefined {
   }
   if (error.status === 401) return { text: "Your session has ended.", href: `/login?next=${next}`, label: "Sign in again" };
   if (error.status === 404) return { text: "It was deleted, or your role no longer shows it.", href: "/projects", label: "Your projects" };
-  if (error.status === 429) return { text: "Wait a moment; the page tries again by itself." };
-  if (error.isTemporary) return { text: "The page tries again by itself." };
+  if (error.status === 429) return { text: "Wait a moment; the page tries again automatically." };
+  if (error.isTemporary) return { text: "The page tries again automatically." };
   return undefined;
 }
 

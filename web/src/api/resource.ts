@@ -1,4 +1,4 @@
-// Loads what a view shows, keeps it for the next view, and recovers from failures by itself.
+// Loads what a view shows, keeps it for the next view, and recovers from failures automatically.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { backoffMs } from "./backoff";
@@ -19,7 +19,7 @@ interface Entry {
   isLoading: boolean;
 }
 
-/** Contents of earlier views, so that Back shows them at once. The oldest is dropped first. */
+/** Contents of earlier views, so that Back shows them immediately. The oldest is dropped first. */
 const cache = new Map<string, Entry>();
 const MAX_ENTRIES = 100;
 /** The key of the roles of the person, on which depends what the views offer. */
@@ -80,7 +80,7 @@ export function useResource<T>(
         if (stop.signal.aborted) return;
         const error = thrown instanceof ApiError ? thrown : unreachable();
         update({ error, isLoading: false });
-        // A role may have been lost: the views learn it at once.
+        // A role may have been lost: the views load it immediately.
         if (error.status === 403 && key !== ROLES_KEY) invalidate(ROLES_KEY);
         if (error.isTemporary) {
           later(error.retryAfterMs ?? backoffMs(attempt, Math.random()));

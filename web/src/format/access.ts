@@ -27,13 +27,13 @@ export function proofs(tunnel: Tunnel): string[] {
 
 export function sentence(tunnel: Tunnel, settings: Settings | undefined): string {
   if (tunnel.publish !== true) return "Private: only `svc dial` of people and programs with permission reaches it.";
-  if (settings?.publicAccessPolicy === "forbidden") return "The project forbids public access: nobody can visit it.";
+  if (settings?.publicAccessPolicy === "forbidden") return "The project forbids public access: no visitor is admitted.";
   const kinds = proofs(tunnel);
   const parts: string[] = [];
   if (kinds.length > 0) parts.push(`Visitors must ${either(kinds)}`);
-  else if (settings?.publicAccessPolicy === "auth-required") parts.push("Nobody can visit it: the project requires a proof, and the tunnel accepts none");
-  else if (tunnel.challenge_mode === true) parts.push("Anybody can visit it after a challenge of the browser");
-  else parts.push("Anybody with the address can visit it");
+  else if (settings?.publicAccessPolicy === "auth-required") parts.push("No visitor is admitted: the project requires a proof, and the tunnel accepts none");
+  else if (tunnel.challenge_mode === true) parts.push("Any visitor is admitted after a challenge of the browser");
+  else parts.push("Any visitor with the address is admitted");
   const nets = [...(tunnel.trusted_ips ?? [])];
   if (nets.length > 0) parts.push(`from ${either(nets)}`);
   else if (settings?.trustedIps !== undefined && settings.trustedIps.length > 0) parts.push("from the project's trusted addresses");

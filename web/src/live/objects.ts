@@ -1,4 +1,4 @@
-// The live objects of a project, as its event stream tells them.
+// The live objects of a project, as its event stream reports them.
 
 import type { Engine } from "../api/client";
 

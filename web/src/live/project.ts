@@ -1,6 +1,6 @@
 // The live view of a project: one stream for each project and tab, which views share.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { backoffMs } from "../api/backoff";
 import { engineBase } from "../api/client";
 import { onRecovery, reportFailure, reportSuccess } from "../api/connection";
@@ -34,16 +34,6 @@ export function useLive(project: string): LiveView {
   const view = useStore(stream.view);
   useEffect(() => stream.hold(), [stream]);
   return view;
-}
-
-/** The time of now, renewed each `every` milliseconds, for relative times. */
-export function useNow(every = 10_000): number {
-  const [now, setNow] = useState(() => Date.now());
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), every);
-    return () => clearInterval(timer);
-  }, [every]);
-  return now;
 }
 
 function streamOf(project: string): ProjectStream {
@@ -152,7 +142,7 @@ class ProjectStream {
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       const events = sseReader();
       for (;;) {
-        // A stream that breaks off is one that ended: the next request tells what is wrong.
+        // A stream that breaks off is one that ended: the next request shows the reason.
         const { done, value } = await reader.read().catch(() => ({ done: true, value: "" }) as const);
         clearTimeout(silence);
         if (done) break;
@@ -160,7 +150,7 @@ class ProjectStream {
         const texts = events.push(value);
         if (texts.length > 0) this.#take(texts);
       }
-      // The stream ended, for example because its token expired: connect again at once, and the response
+      // The stream ended, for example because its token expired: reconnect immediately, and the response
       // says if that is no longer allowed.
       if (this.#stop !== stop || this.#isPaused) return;
       const wait = this.#attempt === 0 ? 250 : backoffMs(this.#attempt, Math.random());

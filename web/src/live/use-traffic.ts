@@ -5,7 +5,7 @@ import { rangeOf, type Traffic, trafficQuery } from "./traffic";
 /** Traffic is reported each ten seconds, and a minute is complete after it. */
 const EVERY_MS = 15_000;
 
-/** The time series of a project, or of its tunnels, which is loaded again by itself. */
+/** The time series of a project, or of its tunnels, which is loaded again automatically. */
 export function useTraffic(project: string, range: string, by: "project" | "tunnel", tunnel?: string): Resource<Traffic> {
   return useResource(
     `project/${project}/traffic/${range}/${by}/${tunnel ?? ""}`,

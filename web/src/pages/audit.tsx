@@ -15,7 +15,7 @@ type Entry = Control<"AuditEntry">;
 type Fetch = (page: number, signal: AbortSignal | undefined) => Promise<Control<"AuditList">>;
 
 const PAGE_SIZE = 100;
-/** Most pages of an export, so that a long log does not load for ever: 10,000 entries. */
+/** Most pages of an export, so that a long log loads in limited time: 10,000 entries. */
 const MAX_EXPORT_PAGES = 100;
 
 export { PAGE_SIZE as AUDIT_PAGE_SIZE };

@@ -11,7 +11,7 @@ import { NewProject } from "./new-project";
 import { Overview } from "./project/overview";
 import { Welcome } from "./publish";
 
-/** The start: the first minute without a project, the project of somebody who has one, else the list. */
+/** The start: the first minute without a project, the project of a user who has one, else the list. */
 export function Home() {
   const { data } = useProjects();
   if (data?.length === 0) return <Welcome />;

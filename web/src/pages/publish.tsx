@@ -148,7 +148,7 @@ function Waiting({ isLive }: { isLive: boolean }) {
       <Pill tone={isLive ? "good" : "warn"} isLive>
         {isLive ? "Waiting for the tunnel" : "Connecting to the engine"}
       </Pill>{" "}
-      <span class="quiet small">It appears here by itself.</span>
+      <span class="quiet small">It appears here automatically.</span>
     </p>
   );
 }
@@ -182,7 +182,7 @@ function Online({ project, tunnel }: { project: Project; tunnel: Tunnel }) {
             {link === undefined ? address : <a href={link} target="_blank" rel="noreferrer">{address}</a>}
           </p>
           <Code text={address} label="Copy the address" />
-          <p class="quiet small">Anybody who has the address and passes its access rules reaches your service, as long as the command runs.</p>
+          <p class="quiet small">Visitors with the address who satisfy its access rules reach your service while the command runs.</p>
         </div>
         {link !== undefined && <QrCode text={link} label={`QR code of ${link}`} />}
       </div>
@@ -195,7 +195,7 @@ function Online({ project, tunnel }: { project: Project; tunnel: Tunnel }) {
         <ButtonLink href={`${to("/workspaces/:id", { id: project.workspaceId })}/members?new=1`}>Invite a colleague</ButtonLink>
       </div>
       <p class="quiet small">
-        <code>--name web</code> keeps the address at every start; <code>--svc-auth</code> lets only members of your workspace in; <code>--inspect</code> shows every request on
+        <code>--name web</code> keeps the address at every start; <code>--svc-auth</code> admits only members of your workspace; <code>--inspect</code> shows every request on
         your machine.
       </p>
     </Card>

@@ -59,7 +59,7 @@ function Sidebar({ isOpen, project, workspace }: { isOpen: boolean; project: str
   const { data: user } = useUser();
   const projects = useProjects().data;
   const workspaces = useWorkspaces().data;
-  // Somebody with one project or one workspace always sees its pages.
+  // A user with one project or one workspace always sees its pages.
   const shown = project ?? (projects?.length === 1 ? projects[0]?.id : undefined);
   const home = workspace ?? projects?.find((one) => one.id === shown)?.workspaceId ?? (workspaces?.length === 1 ? workspaces[0]?.id : undefined);
   return (
@@ -191,7 +191,7 @@ function Banner() {
     <div class="banner" role="alert">
       <Icon name="alert" />
       {state === "offline" ? "This device is offline." : "The platform is not reachable; it may be restarting."} The content below may be old. The page
-      reconnects by itself.
+      reconnects automatically.
       <button type="button" class="link" onClick={probeNow}>
         Try now
       </button>

@@ -5,9 +5,9 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, nextStep } from "../api/problem";
 import type { Resource } from "../api/resource";
 import { relative } from "../format/text";
-import { useNow } from "../live/project";
 import { useAddress } from "../router/location";
 import { withQuery } from "../router/match";
+import { useNow } from "./clock";
 import { Icon, type IconName } from "./icons";
 import { toast } from "./toasts";
 
@@ -62,8 +62,8 @@ export function CopyButton({ text, label, look, onCopied }: { text: string; labe
     }
   };
   return (
-    <Button look={look ?? "bare"} icon={isCopied ? "check" : "copy"} aria-label={label} title={label} onClick={() => void copy()}>
-      <span role="status">{isCopied ? "Copied" : look === "main" ? label : ""}</span>
+    <Button look={look ?? "bare"} icon={isCopied ? "check" : "copy"} aria-label={isCopied ? "Copied" : label} title={label} onClick={() => void copy()}>
+      {isCopied ? "Copied" : look === "main" ? label : ""}
     </Button>
   );
 }

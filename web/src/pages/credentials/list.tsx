@@ -140,7 +140,7 @@ function Detail({ id, onClose, onSecret }: { id: string; onClose: () => void; on
           invalidate("credentials");
         }}
       >
-        <p>It stops working at once, with every token that was minted from it, and what it opened ends.</p>
+        <p>It stops working immediately, with every token that was minted from it, and what it opened ends.</p>
         <Check label="Also revoke every credential that it issued" hint="Directly or indirectly." isChecked={withIssued} onChange={setWithIssued} />
       </Confirm>
     );

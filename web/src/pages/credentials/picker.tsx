@@ -32,7 +32,7 @@ export function PermissionPicker({ owned, chosen, onChange }: { owned: ReadonlyS
           else if (value === "own") onChange(new Set(known.map((one) => one.name as Permission)));
           else onChange(new Set(PRESETS.find((one) => one.value === value)?.permissions ?? []));
         }}
-        options={[...PRESETS.map(({ value, text }) => ({ value, text })), { value: "own", text: "Choose each" }, { value: "all", text: "Everything that you may do" }]}
+        options={[...PRESETS.filter((one) => one.permissions.every((permission) => owned.has(permission))).map(({ value, text }) => ({ value, text })), { value: "own", text: "Choose each" }, { value: "all", text: "Everything that you may do" }]}
       />
       {preset !== "all" && (
         <fieldset>

@@ -8,7 +8,7 @@ import { Field, Select } from "../../ui/fields";
 import { Button, Failure } from "../../ui/parts";
 
 const OVERLAPS = [
-  { value: "0", text: "At once" },
+  { value: "0", text: "Immediately" },
   { value: "3600", text: "After an hour" },
   { value: "86400", text: "After a day" },
   { value: "604800", text: "After a week" },

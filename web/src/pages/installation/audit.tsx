@@ -11,7 +11,7 @@ export function OperatorAudit() {
   return (
     <Audit
       title="Audit log"
-      note="All that was done in this installation."
+      note="Actions in this installation."
       cacheKey="installation/audit"
       names={names}
       fetch={(page, signal) => call("get", "/api/operator/audit", { query: { page, pageSize: AUDIT_PAGE_SIZE }, signal })}

@@ -121,7 +121,7 @@ function List({ title, kind, columns, load, suspend, resume }: ListProps) {
       )}
       {resumed !== undefined && (
         <Confirm title={`Resume ${resumed.name}`} verb="Resume" done={`${resumed.name} is active again.`} onClose={() => setResumed(undefined)} action={async () => { await resume(resumed.id); invalidate(`installation/${kind}`); }}>
-          Its use is allowed again at once.
+          Its use is allowed again immediately.
         </Confirm>
       )}
       {suspended !== undefined && <Suspend row={suspended} kind={kind} suspend={suspend} onClose={() => setSuspended(undefined)} />}
@@ -146,7 +146,7 @@ function Suspend({ row, kind, suspend, onClose }: { row: Row; kind: string; susp
           });
         }}
       >
-        <p>Its use stops at once: tunnels close, and sessions and credentials are refused.</p>
+        <p>Its use stops immediately: tunnels close, and sessions and credentials are refused.</p>
         <Field label="Reason" name="reason" value={reason} onValue={setReason} error={error} isRequired maxLength={500} hint="It is in the audit log." />
         {error !== undefined && <Failure error={error} />}
         <div class="buttons">

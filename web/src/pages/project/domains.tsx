@@ -43,7 +43,7 @@ export function Domains({ project }: { project: string }) {
 }
 
 const STATE_TEXT: Record<Domain["status"], string> = {
-  pending: "The records are not found yet. They are checked by themselves, at first each five minutes.",
+  pending: "The records are not found yet. They are checked automatically, at first every five minutes.",
   verified: "The records are right. Tunnels of this project can use the name.",
   warned: "A record is missing or wrong. The domain still works, but will be suspended.",
   suspended: "A record was missing for too long. Tunnels cannot use the name until the records are right.",
@@ -137,7 +137,7 @@ function One({ project, domain, mayWrite }: { project: string; domain: Domain; m
             invalidate(`project/${project}/domains`);
           }}
         >
-          Its tunnels lose the name at once. Another project can take it after a while.
+          Its tunnels lose the name immediately. Another project can take it after a while.
         </Confirm>
       )}
     </Card>

@@ -60,7 +60,7 @@ export function useIsEmpty(live: LiveView): boolean {
 
 /** The state of the live view, in place, while it is not live. */
 export function LiveState({ live }: { live: LiveView }) {
-  // The notice of the frame tells about the platform and the session.
+  // The notice of the frame covers the platform and the session.
   if (live.error === undefined || live.error.code === "unreachable" || live.error.status === 401) return null;
   return <Failure error={live.error} />;
 }

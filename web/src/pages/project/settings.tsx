@@ -100,7 +100,7 @@ function RulesForm({ project, settings, mayWrite }: { project: string; settings:
         },
       });
       invalidate(`project/${project}/settings`);
-      toast("The settings are saved. They apply to new connections at once.");
+      toast("The settings are saved. They apply to new connections immediately.");
     });
   return (
     <form

@@ -82,7 +82,7 @@ export function TunnelPage({ project, id }: { project: string; id: string }) {
 function Gone({ here }: { here: string }) {
   return (
     <Empty icon="tunnels" title="This tunnel is not online">
-      <p class="quiet">Its agent was stopped, or it came back with another id. The page shows it as soon as it is online again.</p>
+      <p class="quiet">Its agent was stopped, or it reconnected with another id. The page shows it as soon as it is online again.</p>
       <ButtonLink href={`${here}?tab=requests`}>Its stored requests</ButtonLink>
     </Empty>
   );

@@ -43,7 +43,7 @@ export function Webhooks({ project }: { project: string }) {
           {(list) =>
             list.webhooks.length === 0 ? (
               <Empty icon="webhooks" title="No webhook yet">
-                <p class="quiet">A webhook tells a chat or a script of yours that a tunnel appeared or went away.</p>
+                <p class="quiet">A webhook notifies a chat or a script of yours when a tunnel appears or disappears.</p>
               </Empty>
             ) : (
               <div class="scroll">

@@ -18,7 +18,7 @@ export function WorkspaceAudit({ workspace }: { workspace: string }) {
     <Audit
       key={of}
       title="Audit log"
-      note={isOwn ? "All that was done by you or in your name." : "All that was done in this workspace."}
+      note={isOwn ? "Actions by you or in your name." : "Actions in this workspace."}
       cacheKey={isOwn ? "user/audit" : `workspace/${workspace}/audit`}
       names={names}
       tabs={<Tabs label="Logs" items={[{ href: here, text: "Workspace", isChosen: !isOwn }, { href: `${here}?of=me`, text: "You", isChosen: isOwn }]} />}

@@ -26,7 +26,7 @@ export function Members({ workspace }: { workspace: string }) {
       note="A role holds for all projects of the workspace."
       actions={
         <>
-          <Button onClick={() => setShow("roles")}>What each role may do</Button>
+          <Button onClick={() => setShow("roles")}>Permissions of the roles</Button>
           {mayManage && (
             <Button look="main" icon="plus" onClick={() => setNew("1")}>
               Invite
@@ -38,12 +38,12 @@ export function Members({ workspace }: { workspace: string }) {
       <MemberList workspace={workspace} role={rights.role} mayManage={mayManage} />
       {mayManage && <Invitations workspace={workspace} />}
       {show === "roles" && (
-        <Dialog title="What each role may do" isWide onClose={() => setShow("", true)}>
+        <Dialog title="Permissions of the roles" isWide onClose={() => setShow("", true)}>
           <RoleTable />
         </Dialog>
       )}
       {isNew !== "" && mayManage && <Invite workspace={workspace} role={rights.role} onClose={() => setNew("", true)} onSent={setUrl} />}
-      {url !== undefined && <SecretDialog title="The invitation is sent" secret={url} note="It was sent by mail. This is its link, which is shown only now; anybody who has it can accept." onClose={() => setUrl(undefined)} />}
+      {url !== undefined && <SecretDialog title="The invitation is sent" secret={url} note="It was sent by mail. This is its link, which is shown only now; any user who has it can accept." onClose={() => setUrl(undefined)} />}
     </Page>
   );
 }
@@ -107,7 +107,7 @@ function MemberList({ workspace, role, mayManage }: { workspace: string; role: R
             invalidate("workspace");
           }}
         >
-          Access to all projects of the workspace ends at once, also that of credentials and open streams.
+          Access to all projects of the workspace ends immediately, also that of credentials and open streams.
         </Confirm>
       )}
     </>
