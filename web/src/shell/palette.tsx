@@ -1,6 +1,6 @@
 // The command palette: Ctrl-K finds pages, projects, tunnels and actions.
 
-import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useProjects, useUser, useWorkspaces } from "../api/data";
 import { callEngine } from "../api/client";
 import { useResource } from "../api/resource";
@@ -40,7 +40,8 @@ function Open({ project }: { project: string | undefined }) {
   const { path } = useAddress();
   const [startPath] = useState(path);
   const close = () => isOpen.set(false);
-  useEffect(() => {
+  // Before the next key, so that no letter after Ctrl-K is lost.
+  useLayoutEffect(() => {
     const before = document.activeElement;
     dialog.current?.showModal();
     return () => {
@@ -59,10 +60,12 @@ function Open({ project }: { project: string | undefined }) {
     close();
     navigate(command.href);
   };
-  const onKeyDown = (event: KeyboardEvent) => {
+  // Enter may follow a letter before its results are shown.
+  const newest = (typed: string) => (typed === text ? found : find(commands, typed));
+  const onKeyDown = (event: KeyboardEvent & { currentTarget: HTMLInputElement }) => {
     if (event.key === "ArrowDown") setChosen(Math.min(chosen + 1, found.length - 1));
     else if (event.key === "ArrowUp") setChosen(Math.max(chosen - 1, 0));
-    else if (event.key === "Enter") run(found[chosen]);
+    else if (event.key === "Enter") run(newest(event.currentTarget.value)[chosen]);
     else return;
     event.preventDefault();
   };

@@ -1,7 +1,7 @@
 // Dialogs: modal, closed by Escape, and the focus returns to the control that opened them.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError, unreachable } from "../api/problem";
 import { invalidate, ROLES_KEY } from "../api/resource";
 import { Button, CopyButton, Failure } from "./parts";
@@ -18,7 +18,7 @@ interface DialogProps {
 export function Dialog({ title, isWide = false, onClose, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = document.activeElement;
     const element = dialog.current;
     element?.showModal();
