@@ -172,10 +172,13 @@ function Online({ project, tunnel }: { project: Project; tunnel: Tunnel }) {
   const link = browserLink(tunnel);
   const address = visitAddress(tunnel) ?? dialAddress(tunnel) ?? nameOf(tunnel);
   const title = useRef<HTMLParagraphElement>(null);
-  useEffect(() => title.current?.focus(), []);
+  useEffect(() => {
+    // The control of the command is gone; a focus that is elsewhere stays there.
+    if (document.activeElement === document.body) title.current?.focus();
+  }, []);
   const page = `${to("/projects/:id", { id: project.id })}/tunnels/${encodeURIComponent(tunnel.id ?? "")}`;
   return (
-    <Card title={<Pill tone="good" isLive>Online</Pill>}>
+    <Card title={<span role="status"><Pill tone="good" isLive>Online</Pill></span>}>
       <div class="online">
         <div>
           <p class="big" tabIndex={-1} ref={title}>
