@@ -97,8 +97,12 @@ fn belongs(directory: &Path) -> bool {
         || name == "results"
         || name.starts_with("target")
         || (name.starts_with('.') && name != ".ci" && name != ".cargo");
-    !foreign && !directory.join("CACHEDIR.TAG").exists()
+    let is_output = WEB_OUTPUT.iter().any(|output| directory.ends_with(output));
+    !foreign && !is_output && !directory.join("CACHEDIR.TAG").exists()
 }
+
+/// Output of the dashboard's own build, which a developer may run in the repository.
+const WEB_OUTPUT: [&str; 2] = ["web/dist", "web/src/generated"];
 
 #[cfg(test)]
 mod tests {
@@ -114,5 +118,18 @@ mod tests {
                 .keys()
                 .any(|path| path.starts_with("target") || path.starts_with(".git/"))
         );
+    }
+
+    #[test]
+    fn output_of_the_dashboard_does_not_belong() {
+        for (directory, is_source) in [
+            ("/svc/web/src", true),
+            ("/svc/web/src/generated", false),
+            ("/svc/web/dist", false),
+            ("/svc/web/node_modules", false),
+            ("/svc/xtask/src/dist", true),
+        ] {
+            assert_eq!(belongs(Path::new(directory)), is_source, "{directory}");
+        }
     }
 }

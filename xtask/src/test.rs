@@ -14,6 +14,7 @@ use crate::provision::{self, Provisions};
 use crate::repository::Repository;
 use crate::test_set::TestSet;
 use crate::tidy;
+use crate::web;
 use crate::workspace::{FEATURES, in_repository};
 
 /// Provisions the machine and runs every step. An error names its step.
@@ -34,6 +35,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
     steps.step("clippy, of a small agent", || small_agent(repository))?;
     steps.step("documentation", || documentation(repository))?;
     steps.step("tidy", || tidy::run(repository))?;
+    steps.step("dashboard", || web::check(repository))?;
     steps.step("fuzz, briefly", || fuzz::briefly(repository))?;
     steps.step("cargo test", || tests(repository, &provisions))?;
     steps.finish();

@@ -2,11 +2,12 @@
 //! directory, and builds the dashboard there.
 //!
 //! The next build of the program includes both. Their packages are pinned by lock files and not
-//! stored with the sources.
+//! stored with the sources. The types and the tests of the dashboard are checked there as well.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -16,6 +17,8 @@ use crate::repository::Repository;
 /// Downloads the packages, unless those of the lock files are present, and builds the files for the
 /// program. Returns their folder.
 pub(crate) fn run(repository: &Repository) -> Result<PathBuf> {
+    // Tests of this package run at the same time and need the same folder.
+    let _exclusive = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
     let target = repository.target_directory()?;
     let web = target.join("web");
     terminal(repository, &target, &web)?;
@@ -29,6 +32,21 @@ pub(crate) fn offer(repository: &Repository) {
     if let Err(error) = run(repository) {
         eprintln!("    there will be no dashboard, and the pages will have no terminal: {error:#}");
     }
+}
+
+/// Checks the types of the dashboard and runs its tests, unless the same sources have passed.
+pub(crate) fn check(repository: &Repository) -> Result<()> {
+    run(repository)?;
+    let folder = repository.target_directory()?.join(APP);
+    let stamp = folder.join("stamp");
+    let sources = fs::read_to_string(&stamp);
+    let sources = sources.with_context(|| format!("cannot read {}", stamp.display()))?;
+    let passed = folder.join("passed");
+    if fs::read_to_string(&passed).is_ok_and(|passed| passed == sources) {
+        return Ok(());
+    }
+    script(&folder.join("web"), "check")?;
+    write(&passed, &sources)
 }
 
 fn terminal(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
@@ -57,11 +75,11 @@ fn terminal(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
 
 /// Builds the dashboard in a copy of its sources, so that the repository has no build output.
 fn dashboard(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
-    let folder = target.join("web-app");
+    let folder = target.join(APP);
     let sources: Vec<_> = repository
         .text_files()?
         .into_iter()
-        .filter(|(path, _)| is_source(path) || is_document(path))
+        .filter(|(path, _)| is_source(path))
         .collect();
     let lock = repository.read(APP_LOCK)?;
     let stamp = folder.join("stamp");
@@ -74,7 +92,7 @@ fn dashboard(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
     if made && app.join("index.html").is_file() {
         return Ok(());
     }
-    for name in ["web/src", "web/dist", "openapi"] {
+    for name in ["web/src", "web/test", "web/dist", "openapi"] {
         remove(&folder.join(name))?;
     }
     for (path, text) in &sources {
@@ -88,8 +106,7 @@ fn dashboard(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
         install(&packages)?;
         write(&installed, &lock)?;
     }
-    let build = ["run", "--silent", "build"];
-    program::run(Command::new("npm").current_dir(&packages).args(build))?;
+    script(&packages, "build")?;
     remove(&app)?;
     create(&app.join("assets"))?;
     let dist = packages.join("dist");
@@ -106,14 +123,11 @@ fn dashboard(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
     Ok(())
 }
 
-/// True for sources of the dashboard. A developer may have built it in the repository as well.
+/// True for files from which the dashboard is built and checked: its sources, the documents from
+/// which its client is generated, and the style of the other pages, whose colours it shares.
 fn is_source(path: &str) -> bool {
-    path.starts_with("web/") && !path.starts_with("web/dist/")
-}
-
-/// True for the documents from which the client of the dashboard is generated.
-fn is_document(path: &str) -> bool {
-    path.starts_with("openapi/") && path.ends_with(".json")
+    let is_document = path.starts_with("openapi/") && path.ends_with(".json");
+    path.starts_with("web/") || is_document || path == STYLE
 }
 
 /// Installs the packages of a lock file.
@@ -128,6 +142,12 @@ fn install(packages: &Path) -> Result<()> {
         "--no-fund",
         "--loglevel=error",
     ]))
+}
+
+/// Runs a script of the dashboard's package.
+fn script(packages: &Path, name: &str) -> Result<()> {
+    let args = ["run", "--silent", name];
+    program::run(Command::new("npm").current_dir(packages).args(args))
 }
 
 fn create(folder: &Path) -> Result<()> {
@@ -151,7 +171,16 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         .with_context(|| format!("cannot copy {}", from.display()))
 }
 
+/// Held during a build.
+static BUILD: Mutex<()> = Mutex::new(());
+
 const SOURCE: &str = "crates/control/web";
+
+/// The folder of the copy of the dashboard's sources, below the target directory.
+const APP: &str = "web-app";
+
+/// The style of the pages that the server renders.
+const STYLE: &str = "crates/control/src/pages/templates/style.css";
 
 /// The lock file of the packages of the terminal.
 pub(crate) const LOCK: &str = "crates/control/web/package-lock.json";
