@@ -48,8 +48,8 @@ test("percentiles come from the sum of histograms", () => {
   assert.equal(percentile([10, 0, 0, 0], bounds, 0.5), 5);
   assert.equal(percentile([0, 10, 0, 0], bounds, 1), 20);
   assert.equal(percentile([1, 0, 0, 9], bounds, 0.99), 50);
-  const point = { at: "", requests: 2, errors: 1, denied: 0, upstreamBytes: 3, downstreamBytes: 4, durations: [1, 1, 0, 0] };
-  assert.deepEqual(add([point, point]), { requests: 4, errors: 2, upstreamBytes: 6, downstreamBytes: 8, durations: [2, 2, 0, 0] });
+  const point = { at: "", requests: 2, errors: 1, denied: 1, upstreamBytes: 3, downstreamBytes: 4, durations: [1, 1, 0, 0] };
+  assert.deepEqual(add([point, point]), { requests: 4, errors: 2, denied: 2, upstreamBytes: 6, downstreamBytes: 8, durations: [2, 2, 0, 0] });
 });
 
 test("times without traffic are columns without a point", () => {

@@ -4,6 +4,7 @@ export interface TrafficPoint {
   readonly at: string;
   readonly requests: number;
   readonly errors: number;
+  /** Visits that the edge refused. */
   readonly denied: number;
   readonly upstreamBytes: number;
   readonly downstreamBytes: number;
@@ -29,6 +30,7 @@ export interface Traffic {
 export interface Sum {
   readonly requests: number;
   readonly errors: number;
+  readonly denied: number;
   readonly upstreamBytes: number;
   readonly downstreamBytes: number;
   readonly durations: readonly number[];
@@ -67,17 +69,19 @@ export function trafficQuery(range: Range, now: number): Readonly<Record<string,
 export function add(points: readonly TrafficPoint[]): Sum {
   let requests = 0;
   let errors = 0;
+  let denied = 0;
   let upstreamBytes = 0;
   let downstreamBytes = 0;
   const durations: number[] = [];
   for (const point of points) {
     requests += point.requests;
     errors += point.errors;
+    denied += point.denied;
     upstreamBytes += point.upstreamBytes;
     downstreamBytes += point.downstreamBytes;
     for (const [index, value] of point.durations.entries()) durations[index] = (durations[index] ?? 0) + value;
   }
-  return { requests, errors, upstreamBytes, downstreamBytes, durations };
+  return { requests, errors, denied, upstreamBytes, downstreamBytes, durations };
 }
 
 /**

@@ -75,12 +75,13 @@ function Graphs({ traffic }: { traffic: Traffic }) {
     );
   }
   if (Graph === undefined) return <Skeleton rows={8} />;
+  const visits = `${count(view.sum.requests)} requests, ${count(view.sum.errors)} errors, ${count(view.sum.denied)} refused`;
   const p50 = percentile(view.sum.durations, traffic.bucketBounds, 0.5);
   const p99 = percentile(view.sum.durations, traffic.bucketBounds, 0.99);
   return (
     <div class="grid">
-      <Plot title="Requests per second" note={`${count(view.sum.requests)} requests, ${count(view.sum.errors)} errors`} keys={[["", "requests"], ["bad", "errors"]]}>
-        <Graph label={`Requests per second. ${count(view.sum.requests)} requests, ${count(view.sum.errors)} errors.`} seconds={view.seconds} format={rate} lines={[{ name: "requests", colour: "--accent", values: view.requests }, { name: "errors", colour: "--bad", values: view.errors }]} />
+      <Plot title="Requests per second" note={visits} keys={[["", "requests"], ["bad", "errors"]]}>
+        <Graph label={`Requests per second. ${visits}.`} seconds={view.seconds} format={rate} lines={[{ name: "requests", colour: "--accent", values: view.requests }, { name: "errors", colour: "--bad", values: view.errors }]} />
       </Plot>
       <Plot title="Duration" note={`p50 ${millis(p50)}, p99 ${millis(p99)}`} keys={[["", "p50"], ["warn", "p99"]]}>
         <Graph label={`Duration. p50 ${millis(p50)}, p99 ${millis(p99)}.`} seconds={view.seconds} format={millis} lines={[{ name: "p50", colour: "--accent", values: view.p50 }, { name: "p99", colour: "--warn", values: view.p99 }]} />

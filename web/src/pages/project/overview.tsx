@@ -133,7 +133,7 @@ function Stat({ name, value, children }: { name: string; value: string; children
 function mergeByTime(points: readonly Traffic["series"][number]["points"][number][]) {
   const byTime = new Map<string, (typeof points)[number][]>();
   for (const point of points) byTime.set(point.at, [...(byTime.get(point.at) ?? []), point]);
-  return [...byTime].map(([at, same]) => ({ at, denied: 0, ...add(same) }));
+  return [...byTime].map(([at, same]) => ({ at, ...add(same) }));
 }
 
 const NO_TRAFFIC = add([]);
