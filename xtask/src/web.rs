@@ -83,10 +83,11 @@ fn dashboard(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
         .collect();
     let lock = repository.read(APP_LOCK)?;
     let stamp = folder.join("stamp");
-    let stamped: String = sources
+    let stamped: Vec<_> = sources
         .iter()
         .map(|(path, text)| format!("{path} {}\n{text}", text.len()))
         .collect();
+    let stamped = stamped.concat();
     let made = fs::read_to_string(&stamp).is_ok_and(|made| made == stamped);
     let app = web.join("app");
     if made && app.join("index.html").is_file() {
@@ -126,7 +127,8 @@ fn dashboard(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
 /// True for files from which the dashboard is built and checked: its sources, the documents from
 /// which its client is generated, and the style of the other pages, whose colours it shares.
 fn is_source(path: &str) -> bool {
-    let is_document = path.starts_with("openapi/") && path.ends_with(".json");
+    let is_json = Path::new(path).extension().is_some_and(|end| end == "json");
+    let is_document = path.starts_with("openapi/") && is_json;
     path.starts_with("web/") || is_document || path == STYLE
 }
 

@@ -11,7 +11,7 @@ use types::id::ProjectId;
 
 use crate::database::connection::{Conn, Tx};
 use crate::database::row::{Record, Row, record};
-use crate::database::sql::{sql, statements};
+use crate::database::sql::{Query, sql, statements};
 use crate::database::timeline::Period;
 use crate::error::{Bug, Error};
 
@@ -122,7 +122,7 @@ pub async fn add(
             .bind(traffic.upstream_bytes)
             .bind(traffic.downstream_bytes);
         let durations = traffic.durations.into_iter();
-        let row = durations.fold(row, |row, count| row.bind(count));
+        let row = durations.fold(row, Query::bind);
         row.execute(tx).await?;
     }
     Ok(())

@@ -275,7 +275,7 @@ impl Batch {
             let visit = Visit::of(&stream);
             if store_stream(&mut tx, catalogue, project, stream, now).await? {
                 added.entry(project.id).or_insert(NO_RECORDS).logs += 1;
-                traffic.add(project.id, visit);
+                traffic.add(project.id, &visit);
             }
         }
         for (id, event) in self.events {

@@ -48,7 +48,7 @@ impl TrafficSums {
     }
 
     /// Adds a visit to its minute and its hour, unless they are no longer kept.
-    pub(super) fn add(&mut self, project: ProjectId, visit: Visit) {
+    pub(super) fn add(&mut self, project: ProjectId, visit: &Visit) {
         for step in [Step::Minute, Step::Hour] {
             let start = step.start_of(visit.created_at);
             if start < ago(self.now, kept(step)) {

@@ -50,7 +50,7 @@ impl ForwardedOperation {
         let refusal = match allowed.as_slice() {
             [] => Problem::not_found(),
             // No path of the Engine API has more than two methods.
-            [one] => Problem::only_allowed(*one),
+            [one] => Problem::only_allowed(one),
             ["GET", "DELETE"] => Problem::only_allowed("GET, DELETE"),
             ["GET", "POST"] => Problem::only_allowed("GET, POST"),
             _ => Problem::only_allowed("GET, POST, DELETE"),

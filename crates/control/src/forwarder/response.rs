@@ -208,7 +208,7 @@ const QUEUE: usize = 4;
 /// Time limit for the last chunk. The connection of a page that reads nothing ends as well.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for a page that reads nothing while chunks wait. It holds a connection to the engine.
-const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+const STALL_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,7 @@
 //! The document of the dashboard and its files, as the server sends them.
 
+use std::path::Path;
+
 use http::Method;
 
 use crate::support::{Browser, TestControl};
@@ -98,7 +100,8 @@ async fn files_are_compressed_and_kept_by_browsers() {
         let forever = "public, max-age=31536000, immutable";
         assert_eq!(plain.header("cache-control"), forever);
         let kind = plain.header("content-type").to_owned();
-        let wanted = if path.ends_with(".js") {
+        let is_script = Path::new(&path).extension().is_some_and(|end| end == "js");
+        let wanted = if is_script {
             "text/javascript; charset=utf-8"
         } else {
             "text/css; charset=utf-8"

@@ -94,7 +94,7 @@ impl Tenant {
         let token = &tenant.person.token;
         let list = control.get("/api/user/sessions", token).await.expect(200);
         let id = list["sessions"][0]["id"].as_str();
-        tenant.session = id.unwrap().to_owned();
+        id.unwrap().clone_into(&mut tenant.session);
         tenant
     }
 
