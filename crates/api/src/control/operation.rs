@@ -81,12 +81,10 @@ impl Operation {
             // A caller that is not an operator receives 404.
             Access::Operator(_) => &[400, 401, 404, 429, 503],
         };
-        // A write that another site caused in a browser is refused.
-        let is_read = matches!(self.method, Method::Get | Method::Head);
-        let csrf_statuses: &[u16] = if is_read || self.access == Access::Public {
-            &[]
-        } else {
-            &[403]
+        // A request that another site caused in a browser is refused.
+        let csrf_statuses: &[u16] = match self.access {
+            Access::Public => &[],
+            _ => &[403],
         };
         let path_statuses: &[u16] = if self.path.contains('{') { &[404] } else { &[] };
         let body_statuses: &[u16] = match self.body {

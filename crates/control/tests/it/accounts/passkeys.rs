@@ -103,7 +103,7 @@ async fn half_way(control: &TestControl) -> Browser<'_> {
     let mut browser = control.browser();
     let answer = browser.sign_in("Ada", PASSWORD).await;
     let on = answer.location.as_deref();
-    assert_eq!(on, Some("/login/second-factor?next=/account"));
+    assert_eq!(on, Some("/login/second-factor?next=/"));
     browser
 }
 

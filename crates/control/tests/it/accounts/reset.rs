@@ -183,9 +183,9 @@ async fn the_first_proof_of_an_address_removes_foreign_credentials(control: Test
         let path = link(control.mails().await.last().unwrap());
         control.browser().submit(&path, &[("password", NEW)]).await;
         let (status, on) = if was_proved {
-            (200, "/login/second-factor?next=/account")
+            (200, "/login/second-factor?next=/")
         } else {
-            (401, "/account")
+            (401, "/")
         };
         let answer = control.get("/api/whoami", &person.token).await;
         assert_eq!(answer.status, status, "{name}");

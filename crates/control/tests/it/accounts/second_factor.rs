@@ -82,7 +82,7 @@ async fn half_way(control: &TestControl) -> Browser<'_> {
     let mut browser = control.browser();
     let answer = browser.sign_in("Ada", PASSWORD).await;
     let on = answer.location.as_deref();
-    assert_eq!(on, Some("/login/second-factor?next=/account"));
+    assert_eq!(on, Some("/login/second-factor?next=/"));
     browser
 }
 
@@ -106,7 +106,7 @@ async fn a_password_alone_is_not_enough_with_a_second_factor(control: TestContro
     let planted = browser.cookie.clone();
     let account = browser.open("/account").await;
     let first = account.location.as_deref();
-    assert_eq!(first, Some("/login/second-factor?next=/account"));
+    assert_eq!(first, Some("/login/second-factor?next=/"));
     assert_eq!(
         browser.open("/api/user").await.status,
         StatusCode::UNAUTHORIZED
@@ -115,10 +115,7 @@ async fn a_password_alone_is_not_enough_with_a_second_factor(control: TestContro
     let made = browser.api(Method::POST, "/api/workspaces", name).await;
     assert_eq!(made.status, StatusCode::UNAUTHORIZED);
     let off = browser.submit("/account/second-factor/remove", &[]).await;
-    assert_eq!(
-        off.location.as_deref(),
-        Some("/login/second-factor?next=/account")
-    );
+    assert_eq!(off.location.as_deref(), Some("/login/second-factor?next=/"));
 
     let code = app.code(&control);
     let wrong = browser
