@@ -1,0 +1,232 @@
+// The dashboard of `svc up` with real agents: the first minute, every page of the navigation in each
+// appearance, requests that appear live, hostile text, a colleague who loses the role, and a session
+// that ends elsewhere.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { createInterface } from "node:readline";
+
+import { accessible, drive } from "./browser.mjs";
+
+const COLLEAGUE = "colleague@example.com";
+const PASSWORD = "a password that nobody guesses";
+/** Text that would run as a script if a page took it for markup. */
+const HOSTILE = "<img src=x onerror=alert(1)>";
+const SIZES = { phone: { width: 390, height: 844 }, desk: { width: 1440, height: 900 } };
+
+await drive(async (world) => {
+  const service = createServer((_, response) => response.end("hello"));
+  await once(service.listen(0, "127.0.0.1"), "listening");
+  const port = String(service.address().port);
+  const agents = [];
+  try {
+    const admin = await world.open({ permissions: ["clipboard-read", "clipboard-write"] });
+    const forwarding = await firstMinute(world, admin, port, agents);
+    await requests(world, admin, forwarding);
+    await hostile(world, admin, port, agents);
+    for (const colorScheme of ["light", "dark"]) {
+      for (const [size, viewport] of Object.entries(SIZES)) {
+        await everyPage(world, `${colorScheme}-${size}`, { colorScheme, viewport });
+      }
+    }
+    await lostRole(world, admin);
+    await signedOut(world, admin);
+    admin.clean();
+  } finally {
+    for (const agent of agents) agent.kill();
+    service.close();
+  }
+  console.log(JSON.stringify({}));
+});
+
+/** Signs in, and waits for the address that follows. */
+async function signIn(world, page, next) {
+  const { email, password } = world.given;
+  await page.goto(`/login?next=${encodeURIComponent(next)}`);
+  await page.getByLabel("Email").fill(email);
+  await page.getByLabel("Password").fill(password);
+  await page.keyboard.press("Enter");
+  await page.waitForURL(`${world.url}${next}`);
+}
+
+/** An agent with these arguments of `svc`. Resolves to its output when it is online. */
+async function online(world, agents, args) {
+  const all = [...args, "--ca-file", world.given.ca_file, "--output", "json"];
+  // No context: only the arguments lead to the engine.
+  const env = { HOME: world.given.directory, SVC_CONFIG: `${world.given.directory}/empty` };
+  const agent = spawn(world.given.program, all, { stdio: ["ignore", "pipe", "pipe"], env });
+  agents.push(agent);
+  let said = "";
+  agent.stderr.setEncoding("utf8").on("data", (more) => (said += more));
+  for await (const line of createInterface({ input: agent.stdout })) {
+    const printed = JSON.parse(line);
+    if (printed.status !== "online") continue;
+    // A full pipe would stop the agent.
+    agent.stdout.resume();
+    return printed;
+  }
+  throw new Error(`the agent ended: ${said}`);
+}
+
+/** The page shows a command, and without a reload the tunnel that the command opens. */
+async function firstMinute(world, page, port, agents) {
+  await signIn(world, page, "/welcome");
+  await page.getByRole("status").filter({ hasText: "Waiting for the tunnel" }).waitFor();
+  await page.getByLabel("Port of the service on your machine").fill(port);
+  await page.getByRole("button", { name: "Copy the command with a token" }).click();
+  await page.getByRole("button", { name: "Copy the command", exact: true }).waitFor();
+  await page.getByText("The command is in the clipboard.").waitFor();
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  const [program, ...args] = command.split(" ");
+  assert.equal(program, "svc", command);
+  const token = args.at(-1);
+  assert.ok(!(await page.locator("body").innerText()).includes(token), "the token is masked");
+  await page.evaluate(() => (window.isFirstDocument = true));
+  const { forwarding } = await online(world, agents, args);
+  await page.getByRole("link", { name: forwarding, exact: true }).waitFor();
+  await page.getByRole("img", { name: `QR code of ${forwarding}` }).waitFor();
+  assert.equal(await page.evaluate(() => window.isFirstDocument), true, "the page was loaded again");
+  page.clean();
+  return forwarding;
+}
+
+/** A request appears in the open log. Its details have an address that can be shared. */
+async function requests(world, page, forwarding) {
+  await page.goto(`/projects/${world.given.project}/requests`);
+  await page.getByRole("heading", { name: "No requests" }).waitFor();
+  await page.evaluate(() => (window.isFirstDocument = true));
+  // The engine's certificate is signed by the development CA.
+  const visitor = await world.open({ ignoreHTTPSErrors: true });
+  await visitor.goto(`${forwarding}/from-a-visitor`);
+  await visitor.getByText("hello").waitFor();
+  await visitor.close();
+  const row = page.getByRole("button", { name: "/from-a-visitor" });
+  await row.waitFor();
+  assert.equal(await page.evaluate(() => window.isFirstDocument), true, "the page was loaded again");
+  await row.click();
+  const details = page.getByRole("dialog", { name: "GET /from-a-visitor" });
+  await details.getByText("Reference").waitFor();
+  await accessible(page, "the details of a request");
+  await page.reload();
+  await details.getByText("Reference").waitFor();
+  await page.keyboard.press("Escape");
+  await details.waitFor({ state: "detached" });
+  page.clean();
+}
+
+/** A name and a label with markup are shown as text. */
+async function hostile(world, page, port, agents) {
+  const { engine_url: engine, token, project } = world.given;
+  const args = ["forward", port, "--engine", engine, "--token", token, "--label", `note=${HOSTILE}`];
+  let isAsked = false;
+  page.on("dialog", (dialog) => {
+    isAsked = true;
+    void dialog.dismiss();
+  });
+  await page.goto(`/projects/${project}/tunnels`);
+  await page.getByRole("region", { name: "1 tunnels" }).waitFor();
+  await online(world, agents, args);
+  await page.getByRole("region", { name: "2 tunnels" }).waitFor();
+  const row = page.getByRole("link").filter({ hasText: HOSTILE });
+  await row.waitFor();
+  await row.click();
+  await page.getByRole("heading", { level: 1 }).waitFor();
+  await page.locator("main").getByText(`note=${HOSTILE}`).first().waitFor();
+  assert.equal(await page.locator("img[src=x]").count(), 0, "the label became markup");
+  assert.ok(!isAsked, "a script of the label ran");
+  page.clean();
+}
+
+/** Every page that the navigation links to, once it shows its content. */
+async function everyPage(world, look, options) {
+  // The page of terminals connects to the engine.
+  const page = await world.open({ ...options, ignoreHTTPSErrors: true });
+  await signIn(world, page, "/");
+  // A session with one project shows every page of it.
+  const paths = await page
+    .locator("nav[aria-label=Pages] a[href]")
+    .evaluateAll((links) => links.map((link) => link.getAttribute("href")));
+  assert.ok(paths.length > 20, paths.join(" "));
+  for (const path of [...new Set(["/", "/welcome", ...paths])]) {
+    const name = `${path} ${look}`;
+    await page.goto(path);
+    await page.getByRole("heading", { level: 1 }).first().waitFor();
+    await page.waitForFunction(() => !document.querySelector("main .bones"));
+    assert.equal(await page.getByRole("alert").count(), 0, `a failure on ${name}`);
+    const isWide = await page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
+    assert.ok(!isWide, `${name} is wider than the window`);
+    await world.shoot(page, name.replaceAll(/[^a-z-]+/g, "-"));
+    await accessible(page, name);
+    page.clean();
+  }
+  await page.close();
+}
+
+/** Invites a colleague, who joins in another browser. */
+async function joined(world, page) {
+  const { workspace, token } = world.given;
+  const invited = await fetch(`${world.url}/api/workspaces/${workspace}/invitations`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: JSON.stringify({ email: COLLEAGUE, role: "admin" }),
+  });
+  assert.ok(invited.ok, await invited.clone().text());
+  await page.goto((await invited.json()).url);
+  await page.getByLabel("Name").fill("Colleague");
+  await page.getByLabel("Password").first().fill(PASSWORD);
+  await page.keyboard.press("Enter");
+  await page.waitForURL(`${world.url}/welcome`);
+}
+
+/** Two people: the open views of one of them follow the role, and keep their content when it is lost. */
+async function lostRole(world, admin) {
+  const { workspace, project } = world.given;
+  const colleague = await world.open({ expected: [403, 404] });
+  await joined(world, colleague);
+  const tunnels = await world.beside(colleague);
+  await tunnels.goto(`/projects/${project}/tunnels`);
+  const list = tunnels.getByRole("region", { name: "2 tunnels" });
+  await list.waitFor();
+  await colleague.goto(`/workspaces/${workspace}/members`);
+  await colleague.getByRole("button", { name: "Invite" }).waitFor();
+
+  await admin.goto(`/workspaces/${workspace}/members`);
+  await admin.getByLabel("Role of Colleague").selectOption("viewer");
+  await admin.getByText("Colleague is viewer now.").waitFor();
+  await colleague.getByRole("button", { name: "Invite" }).waitFor({ state: "detached" });
+  await colleague.goto("/welcome");
+  await colleague.getByText("Your role here is viewer").waitFor();
+
+  await admin.getByRole("row").filter({ hasText: COLLEAGUE }).getByRole("button", { name: "Remove" }).click();
+  await admin.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+  await admin.getByText("Colleague is removed.").waitFor();
+  await tunnels.getByRole("alert").first().waitFor();
+  await list.waitFor();
+  colleague.clean();
+  for (const page of [colleague, tunnels]) await page.close();
+}
+
+/** A session that is ended in another browser: the view keeps its content and leads back to itself. */
+async function signedOut(world, admin) {
+  const page = await world.open({ expected: [401] });
+  const path = `/projects/${world.given.project}/tunnels`;
+  await signIn(world, page, path);
+  const list = page.getByRole("region", { name: "2 tunnels" });
+  await list.waitFor();
+  await admin.goto("/account");
+  await admin.getByRole("button", { name: "Sign out everywhere" }).click();
+  await admin.waitForURL(`${world.url}/login**`);
+  const notice = page.getByRole("alert").filter({ hasText: "Your session has ended." });
+  await notice.waitFor();
+  await list.waitFor();
+  await accessible(page, "a view whose session has ended");
+  await notice.getByRole("link", { name: "Sign in again" }).click();
+  await page.getByLabel("Email").fill(world.given.email);
+  await page.getByLabel("Password").fill(world.given.password);
+  await page.keyboard.press("Enter");
+  await page.waitForURL(`${world.url}${path}`);
+  await list.waitFor();
+  page.clean();
+}
