@@ -2,16 +2,16 @@
 
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, VARY, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use types::problem::Problem;
 
-use super::layout::PageRefusal;
+use super::layout::{MessagePage, page_with};
 use crate::http_api::problem::Refusal;
 
 /// Any path without a route.
 pub async fn not_found(headers: HeaderMap) -> Response {
     let mut response = if accepts_pages(&headers) {
-        PageRefusal::from(Problem::not_found()).into_response()
+        page()
     } else {
         Refusal::from(Problem::not_found()).into_response()
     };
@@ -19,6 +19,17 @@ pub async fn not_found(headers: HeaderMap) -> Response {
         .headers_mut()
         .append(VARY, HeaderValue::from_static("accept"));
     response
+}
+
+/// The link leads to the dashboard, or to the sign-in of a visitor without a session.
+fn page() -> Response {
+    let problem = Problem::not_found();
+    let template = MessagePage {
+        title: problem.title(),
+        text: &problem.detail,
+        link: Some(("/", "Go to the start page")),
+    };
+    page_with(StatusCode::NOT_FOUND, &template)
 }
 
 /// `GET /favicon.ico`

@@ -5,6 +5,8 @@ mod certificates;
 #[cfg(test)]
 mod curl;
 #[cfg(test)]
+mod dashboard;
+#[cfg(test)]
 mod deploy;
 #[cfg(test)]
 mod exhausted;
