@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { accessRules, sentence } from "../src/format/access";
 import { ruleSentence, ruleStep } from "../src/format/advice";
+import { linksByAddress } from "../src/format/links";
 import { bytes, csv, millis, price, rate, relative, words } from "../src/format/text";
 import { readVisit, statusClass } from "../src/format/visit";
 import { boundaryText, NO_BOUNDARY, resources } from "../src/pages/credentials/boundary";
@@ -79,6 +80,15 @@ test("labels and lists survive the way through a field", () => {
   assert.deepEqual(parseLabels(formatLabels(labels)), labels);
   assert.ok(Object.hasOwn(parseLabels("__proto__=x"), "__proto__"));
   assert.deepEqual(parseList("192.0.2.1,  198.51.100.0/24\n"), ["192.0.2.1", "198.51.100.0/24"]);
+});
+
+test("links from one address are one entry, with the worst of their values", () => {
+  const link = { address: "192.0.2.1", linkedAt: "2026-01-01T00:00:01Z", seenAt: "2026-01-01T00:01:01Z", version: 3 };
+  const relay = { ...link, linkedAt: "2026-01-01T00:00:00.5Z", seenAt: "2026-01-01T00:01:00Z", version: 2 };
+  assert.deepEqual(linksByAddress([link, relay, { ...link, address: "192.0.2.2" }]), [
+    { ...relay, count: 2 },
+    { ...link, address: "192.0.2.2", count: 1 },
+  ]);
 });
 
 test("a boundary is as narrow as its choice", () => {

@@ -27,7 +27,7 @@ fn page() -> Response {
     let template = MessagePage {
         title: problem.title(),
         text: &problem.detail,
-        link: Some(("/", "Go to the start page")),
+        link: Some(("/", "Go to the dashboard")),
     };
     page_with(StatusCode::NOT_FOUND, &template)
 }

@@ -178,7 +178,7 @@ async fn unknown_addresses_give_people_a_page(control: TestControl) {
         let kind = answer.header("content-type");
         assert_eq!(kind.starts_with("text/html"), is_page, "{accept}: {kind}");
         assert_eq!(answer.header("vary"), "accept");
-        assert_eq!(answer.text.contains("href=\"/account\""), is_page);
+        assert_eq!(answer.text.contains("href=\"/\""), is_page);
         assert_eq!(answer.text.contains("rel=\"icon\""), is_page);
     }
     let icon = control.browser().open("/favicon.ico").await;

@@ -30,7 +30,10 @@ fn the_dashboard_follows_agents_requests_roles_and_sessions_live() -> Result<()>
 fn every_page_of_the_dashboard_is_accessible_and_loads_without_errors() -> Result<()> {
     let platform = Platform::up()?;
     let service = Peer::start("inspected_service.mjs")?;
-    let _web = platform.forward(service.address()?, &["--name", "shop", "--label", "team=web"])?;
+    let _web = platform.forward(
+        service.address()?,
+        &["--name", "shop", "--label", "team=web"],
+    )?;
     platform.node("dashboard_pages.mjs")?;
     Ok(())
 }

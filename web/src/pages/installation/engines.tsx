@@ -2,6 +2,7 @@
 
 import { call } from "../../api/client";
 import { useResource } from "../../api/resource";
+import { linksByAddress } from "../../format/links";
 import { count } from "../../format/text";
 import { Card, Empty, Facts, Loaded, Page, Pill, Time } from "../../ui/parts";
 
@@ -32,16 +33,17 @@ export function OperatorEngines() {
                     ]}
                   />
                   <ul class="plain">
-                    {one.links.map((link) => (
-                      <li key={link.address + link.linkedAt} class="row small">
+                    {linksByAddress(one.links).map((link) => (
+                      <li key={link.address} class="row small">
                         <code>{link.address}</code>
                         <span class="quiet">
-                          linked <Time at={link.linkedAt} />, seen <Time at={link.seenAt} />
+                          {link.count > 1 && `${count(link.count)} links, `}linked <Time at={link.linkedAt} />, seen <Time at={link.seenAt} />
                         </span>
                         {link.version === list.version ? <Pill tone="good">up to date</Pill> : <Pill tone="warn">version {link.version}</Pill>}
                       </li>
                     ))}
                   </ul>
+                  <p class="small quiet">The engine and the TURN relay of a machine have one link each, from the same address.</p>
                 </Card>
               ))}
             </div>
