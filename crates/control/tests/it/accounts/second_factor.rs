@@ -106,7 +106,7 @@ async fn a_password_alone_is_not_enough_with_a_second_factor(control: TestContro
     let planted = browser.cookie.clone();
     let account = browser.open("/account").await;
     let first = account.location.as_deref();
-    assert_eq!(first, Some("/login/second-factor?next=/"));
+    assert_eq!(first, Some("/login/second-factor?next=/account"));
     assert_eq!(
         browser.open("/api/user").await.status,
         StatusCode::UNAUTHORIZED
@@ -115,7 +115,10 @@ async fn a_password_alone_is_not_enough_with_a_second_factor(control: TestContro
     let made = browser.api(Method::POST, "/api/workspaces", name).await;
     assert_eq!(made.status, StatusCode::UNAUTHORIZED);
     let off = browser.submit("/account/second-factor/remove", &[]).await;
-    assert_eq!(off.location.as_deref(), Some("/login/second-factor?next=/"));
+    assert_eq!(
+        off.location.as_deref(),
+        Some("/login/second-factor?next=/account")
+    );
 
     let code = app.code(&control);
     let wrong = browser
@@ -235,7 +238,7 @@ async fn the_step_in_between_does_not_wait_for_long(control: TestControl) {
     let answer = browser
         .submit("/login/second-factor", &[("code", &code)])
         .await;
-    assert_eq!(answer.location.as_deref(), Some("/login?next=/account"));
+    assert_eq!(answer.location.as_deref(), Some("/login?next=/"));
 }
 
 async fn turning_it_on_or_off_needs_a_recent_proof(control: TestControl) {
