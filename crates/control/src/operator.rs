@@ -4,6 +4,7 @@ mod api;
 mod engines;
 pub(crate) mod first_admin;
 mod pages;
+mod sessions;
 mod suspend;
 
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub fn routes() -> Router<Arc<App>> {
         .serve(operations::GET_USER, api::get_user)
         .serve(operations::SUSPEND_USER, api::suspend_user)
         .serve(operations::RESUME_USER, api::resume_user)
+        .serve(operations::LIST_USER_SESSIONS, sessions::list)
+        .serve(operations::END_USER_SESSION, sessions::end)
         .serve(operations::LIST_WORKSPACES, api::list_workspaces)
         .serve(operations::GET_WORKSPACE, api::get_workspace)
         .serve(operations::SUSPEND_WORKSPACE, api::suspend_workspace)

@@ -18,7 +18,7 @@ mod routes;
 pub mod second_factor;
 pub mod secret_link;
 pub mod session;
-mod session_list;
+pub(crate) mod session_list;
 pub mod sign_in;
 pub mod throttle;
 pub mod totp;

@@ -56,6 +56,27 @@ pub const RESUME_USER: &Operation = &resume(
     "OperatorUser",
 );
 
+/// The browser sessions of a user.
+pub const LIST_USER_SESSIONS: &Operation = &get(
+    "list_operator_user_sessions",
+    "/api/operator/users/{user_id}/sessions",
+    "List the browser sessions of a user",
+    "SessionList",
+);
+
+/// Ends one of them, with the tokens that were minted from it.
+pub const END_USER_SESSION: &Operation = &Operation {
+    refusals: &[404],
+    ..Operation::new(
+        "end_operator_user_session",
+        Method::Delete,
+        "/api/operator/users/{user_id}/sessions/{session_id}",
+        "End a browser session of a user",
+        WRITE,
+        Answer::NO_CONTENT,
+    )
+};
+
 /// All workspaces.
 pub const LIST_WORKSPACES: &Operation = &Operation {
     query: &[SEARCH, PAGE, PAGE_SIZE, sort(&["id", "name"]), ORDER],
@@ -167,6 +188,8 @@ pub const OPERATIONS: &[&Operation] = &[
     GET_USER,
     SUSPEND_USER,
     RESUME_USER,
+    LIST_USER_SESSIONS,
+    END_USER_SESSION,
     LIST_WORKSPACES,
     GET_WORKSPACE,
     SUSPEND_WORKSPACE,
@@ -228,10 +251,7 @@ const fn resume(
             Method::Post,
             path,
             summary,
-            Access::Operator(&[Rule {
-                resource: "operator",
-                actions: &["write"],
-            }]),
+            WRITE,
             Answer::json(200, schema),
         )
     }
@@ -240,6 +260,11 @@ const fn resume(
 const READ: Access = Access::Operator(&[Rule {
     resource: "operator",
     actions: &["read"],
+}]);
+
+const WRITE: Access = Access::Operator(&[Rule {
+    resource: "operator",
+    actions: &["write"],
 }]);
 
 const SEARCH: Parameter = Parameter::text(

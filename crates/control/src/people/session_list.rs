@@ -7,8 +7,10 @@ use api::control::whoami::CallerKind;
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
+use jiff::Timestamp;
+use store::Conn;
 use store::sessions::{self, Session};
-use types::id::SessionId;
+use types::id::{SessionId, UserId};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -25,13 +27,24 @@ pub(super) async fn list(
     query: Query,
 ) -> HandlerResult<Json<SessionList>> {
     query.finish()?;
-    let (who, now) = (caller.principal, app.now());
+    let who = caller.principal;
     let mut read = app.store.read().await?;
-    let live = sessions::of_user(&mut read, who.user.id, now).await?;
+    let sessions = of_user(&mut read, who.user.id, &who, app.now()).await?;
+    Ok(Json(sessions))
+}
+
+/// The sessions of a user that have not ended, as the caller `who` sees them.
+pub(crate) async fn of_user(
+    read: &mut Conn,
+    user: UserId,
+    who: &Principal,
+    now: Timestamp,
+) -> HandlerResult<SessionList> {
+    let live = sessions::of_user(read, user, now).await?;
     let live = live.into_iter().filter(|session| !is_idle(session, now));
-    Ok(Json(SessionList {
-        sessions: live.map(|session| view(session, &who)).collect(),
-    }))
+    Ok(SessionList {
+        sessions: live.map(|session| view(session, who)).collect(),
+    })
 }
 
 /// Ends a session, and with it all sessions of the user at tunnels, as on the account page.

@@ -10,6 +10,7 @@ import { Confirm, Dialog, useAction } from "../../ui/dialog";
 import { Field, Search } from "../../ui/fields";
 import { Button, Card, Empty, Facts, Failure, Loaded, Page, Paging, Pill, Status, Time } from "../../ui/parts";
 import { toast } from "../../ui/toasts";
+import { UserSessions } from "./sessions";
 
 /** One row, whatever it lists. */
 interface Row {
@@ -41,9 +42,11 @@ interface ListProps {
   load: (query: Query, signal: AbortSignal) => Promise<Paged>;
   suspend: (id: string, reason: string) => Promise<unknown>;
   resume: (id: string) => Promise<unknown>;
+  /** More about the chosen row, below its facts. */
+  more?: (id: string) => ComponentChildren;
 }
 
-function List({ title, kind, columns, load, suspend, resume }: ListProps) {
+function List({ title, kind, columns, load, suspend, resume, more }: ListProps) {
   const [q, setQ] = useFilter("q");
   const [page, setPage] = useFilter("page", "1");
   const [chosen, setChosen] = useFilter("chosen");
@@ -104,8 +107,9 @@ function List({ title, kind, columns, load, suspend, resume }: ListProps) {
         </Loaded>
       </Card>
       {one !== undefined && suspended === undefined && resumed === undefined && (
-        <Dialog title={one.name} onClose={() => setChosen("", true)}>
+        <Dialog title={one.name} isWide={more !== undefined} onClose={() => setChosen("", true)}>
           <Facts rows={[...one.facts, ["Status", <Status key="status" of={one.status} />], ["Id", <code key="id">{one.id}</code>]]} />
+          {more?.(one.id)}
           <div class="buttons">
             {one.status === "suspended" ? (
               <Button onClick={() => setResumed(one)}>Resume</Button>
@@ -189,6 +193,7 @@ export function OperatorUsers() {
       }}
       suspend={(id, reason) => call("post", "/api/operator/users/{user_id}/suspend", { path: { user_id: id }, body: { reason } })}
       resume={(id) => call("post", "/api/operator/users/{user_id}/resume", { path: { user_id: id } })}
+      more={(id) => <UserSessions user={id} />}
     />
   );
 }

@@ -11,6 +11,7 @@ both! {
     only_an_operator_with_an_unrestricted_credential_has_access,
     lists_are_searched_sorted_and_paged,
     a_suspended_user_has_no_access_until_resumed,
+    sessions_of_a_user_are_listed_and_ended,
     the_last_operator_cannot_be_removed,
     a_suspended_workspace_is_read_and_not_used,
     a_suspended_project_is_unavailable,
@@ -173,6 +174,45 @@ async fn a_suspended_user_has_no_access_until_resumed(control: TestControl) {
         json!("Sends spam; ticket 4711."),
     );
     assert!(entries.contains(&why), "{entries:?}");
+}
+
+async fn sessions_of_a_user_are_listed_and_ended(control: TestControl) {
+    let ops = operator(&control, "ops").await;
+    let (ada, eve) = (control.person("ada").await, control.person("eve").await);
+    let (mut here, mut there) = (
+        control.signed_in("ada").await,
+        control.signed_in("ada").await,
+    );
+    let path = format!("/api/operator/users/{}/sessions", ada.user);
+    let answer = control.get(&path, &ada.token).await;
+    assert_eq!(answer.problem(), (404, "not_found".to_owned()));
+    let list = control.get(&path, &ops.token).await.expect(200);
+    let list = list["sessions"].as_array().unwrap().clone();
+    assert_eq!(list.len(), 2, "{list:?}");
+    assert!(list.iter().all(|session| session["current"] == false));
+    let id = list[0]["id"].as_str().unwrap();
+    let one = format!("{path}/{id}");
+    // The user's own token is not an operator's, and another user does not have this session.
+    let of_eve = format!("/api/operator/users/{}/sessions/{id}", eve.user);
+    for (path, token) in [(&one, &ada.token), (&of_eve, &ops.token)] {
+        let answer = control.delete(path, token).await;
+        assert_eq!(answer.problem(), (404, "not_found".to_owned()));
+    }
+    control.delete(&one, &ops.token).await.expect(204);
+    let mut statuses = Vec::new();
+    for browser in [&mut here, &mut there] {
+        let answer = browser.api(Method::GET, "/api/user", Value::Null).await;
+        statuses.push(answer.status);
+    }
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 401]);
+    let again = control.delete(&one, &ops.token).await;
+    assert_eq!(again.problem(), (404, "not_found".to_owned()));
+    let entries = audit(&control, &ops).await;
+    let ended = entries
+        .iter()
+        .filter(|entry| entry.0 == "user.sessions_ended");
+    assert_eq!(ended.count(), 1, "{entries:?}");
 }
 
 async fn the_last_operator_cannot_be_removed(control: TestControl) {
