@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LiveObjects, MAX_EVENTS } from "../src/live/objects";
 import { sseReader } from "../src/live/sse";
-import { add, columns, percentile, rangeOf, type Traffic, trafficQuery } from "../src/live/traffic";
+import { add, columns, percentile, rangeOf, requestsOf, type Traffic, trafficQuery } from "../src/live/traffic";
 import { visible } from "../src/ui/virtual";
 
 test("events arrive whole wherever the stream is cut", () => {
@@ -58,6 +58,15 @@ test("times without traffic are columns without a point", () => {
   const grid = columns(traffic, [point]);
   assert.equal(grid.seconds.length, 4);
   assert.deepEqual(grid.points.map((one) => one?.requests ?? 0), [0, 0, 1, 0]);
+});
+
+test("each tunnel has the requests of its own series", () => {
+  const point = { at: "2026-01-01T00:01:00Z", requests: 3, errors: 0, denied: 0, upstreamBytes: 0, downstreamBytes: 0, durations: [] };
+  const series = [{ tunnel: "shop", points: [point] }, { points: [{ ...point, requests: 9 }] }];
+  const requests = requestsOf({ resolution: "minute", start: "2026-01-01T00:00:00Z", end: "2026-01-01T00:03:00Z", bucketBounds: [], series });
+  assert.deepEqual(requests("shop"), [0, 3, 0]);
+  assert.deepEqual(requests("other"), [0, 0, 0]);
+  assert.deepEqual(requests(undefined), [0, 0, 0], "the rest of the project belongs to no tunnel");
 });
 
 test("a range has its name in the API, or a start", () => {

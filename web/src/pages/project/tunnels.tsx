@@ -5,10 +5,13 @@ import { useProject } from "../../api/data";
 import { count } from "../../format/text";
 import type { Tunnel } from "../../live/objects";
 import { useLive } from "../../live/project";
+import { requestsOf } from "../../live/traffic";
+import { useTraffic } from "../../live/use-traffic";
 import { useFilter } from "../../router/location";
 import { to, withQuery } from "../../router/match";
 import { Search, Select } from "../../ui/fields";
 import { Button, ButtonLink, Card, Empty, Labels, Page, Skeleton, Status, Time } from "../../ui/parts";
+import { Spark } from "../../ui/spark";
 import { Virtual } from "../../ui/virtual";
 import { nameOf, visitAddress } from "../address";
 import { Publish } from "../publish";
@@ -26,6 +29,8 @@ export function Tunnels({ project }: { project: string }) {
   const [visibility, setVisibility] = useFilter("visibility");
   const [label, setLabel] = useFilter("label");
   const found = useMemo(() => filterTunnels([...live.objects.tunnels.values()], { search, protocol, visibility, label }), [live, search, protocol, visibility, label]);
+  const traffic = useTraffic(project, "15m", "tunnel").data;
+  const requests = useMemo(() => (traffic === undefined ? undefined : requestsOf(traffic)), [traffic]);
   const total = live.objects.tunnels.size;
   const isEmpty = useIsEmpty(live);
   const base = to("/projects/:id", { id: project });
@@ -78,9 +83,10 @@ export function Tunnels({ project }: { project: string }) {
                   <span>Address</span>
                   <span>Protocol</span>
                   <span>Labels</span>
+                  <span>Requests, 15 min</span>
                   <span>Since</span>
                 </div>
-                <Virtual label={`${found.length} tunnels`} rows={found} height={48} narrowHeight={68} row={(tunnel, style) => <Row key={tunnel.id} tunnel={tunnel} base={base} style={style} />} />
+                <Virtual label={`${found.length} tunnels`} rows={found} height={48} narrowHeight={68} row={(tunnel, style) => <Row key={tunnel.id} tunnel={tunnel} base={base} requests={requests?.(tunnel.name) ?? []} style={style} />} />
               </>
             )}
           </Card>
@@ -90,7 +96,7 @@ export function Tunnels({ project }: { project: string }) {
   );
 }
 
-function Row({ tunnel, base, style }: { tunnel: Tunnel; base: string; style: { top: string; height: string } }) {
+function Row({ tunnel, base, requests, style }: { tunnel: Tunnel; base: string; requests: readonly number[]; style: { top: string; height: string } }) {
   return (
     <a class="vrow columns-tunnel" href={`${base}/tunnels/${encodeURIComponent(tunnel.id ?? "")}`} style={{ ...style }}>
       <strong class="cut">{nameOf(tunnel)}</strong>
@@ -99,6 +105,7 @@ function Row({ tunnel, base, style }: { tunnel: Tunnel; base: string; style: { t
       <span class="cut">
         <Labels of={tunnel.labels} />
       </span>
+      <Spark values={requests} label={`Requests of ${nameOf(tunnel)} per minute`} />
       <span class="cut small quiet">{tunnel.status === "offline" ? <Status of="offline" /> : <Time at={tunnel.creation_date} />}</span>
     </a>
   );
