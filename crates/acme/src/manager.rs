@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use daemon::metrics::{Kind, Metric, metric};
-use daemon::tls::export_domain_expiry;
 use instant_acme::CertificateIdentifier;
 use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
@@ -33,6 +32,8 @@ use crate::schedule::{
 };
 use crate::settings::{Settings, WallClock};
 use crate::store::StateFolder;
+
+use self::set::DomainExpiry;
 
 pub use self::set::{CertificateSet, domain_state_dir};
 
@@ -95,7 +96,7 @@ pub struct Manager {
     /// The folder of the account, if several certificates share it; `None`: `folder`.
     account_folder: Option<StateFolder>,
     /// The custom domain of the certificate; `None`: it is that of the process.
-    domain: Option<Arc<str>>,
+    domain: Option<DomainExpiry>,
     renewal: Renewal,
 }
 
@@ -401,7 +402,7 @@ impl Manager {
 
     fn export_expiry(&self, not_after: i64) {
         if let Some(domain) = &self.domain {
-            export_domain_expiry(domain, Some(not_after));
+            domain.export(not_after);
             return;
         }
         #[expect(

@@ -1,6 +1,7 @@
 //! Certificates of many custom domains: one for each, ordered and renewed by one thread.
 
-use std::collections::{BTreeSet, HashMap};
+mod names;
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use daemon::tls::export_domain_expiry;
 use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
 use tokio::sync::Notify;
@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use self::names::{NameRequest, NextStep, Progress, RunningStep, Schedule};
 use super::{Certificate, Manager, Renewal, Step, USUAL_QUESTION, random};
-use crate::budget::OrderBudget;
 use crate::challenges::Challenges;
 use crate::client::AuthorityClient;
 use crate::error::OrderError;
@@ -25,11 +25,13 @@ use crate::schedule::{renewal_time, retry_delay};
 use crate::settings::{ChallengeKind, Settings, WallClock};
 use crate::store::StateFolder;
 
+pub(super) use self::names::DomainExpiry;
+
 /// The certificates of custom domains. Names may be added and removed at any time. Clones share
 /// them.
 ///
 /// Each name has its own state, delay after failures and certificate, so a name that fails delays no
-/// other. All names share the account, and one budget of orders.
+/// other. All names share the account, and one budget of orders, in which projects take turns.
 #[derive(Clone)]
 pub struct CertificateSet(Arc<SetState>);
 
@@ -45,53 +47,6 @@ struct SetState {
     schedule: Mutex<Schedule>,
     /// A step is due earlier than before.
     changed: Notify,
-}
-
-struct Schedule {
-    entries: HashMap<Arc<str>, Entry>,
-    /// The names without a running step, by the time of their next one.
-    due: BTreeSet<(Instant, Arc<str>)>,
-    orders: OrderBudget,
-    renewals: OrderBudget,
-    /// Number of the next entry.
-    next_number: u64,
-}
-
-/// A name and its certificate.
-struct Entry {
-    /// Distinguishes it from an earlier entry with the same name.
-    number: u64,
-    certificate: Certificate,
-    /// Name of the record of `dns-01`, if that is delegated.
-    alias: Option<Arc<str>>,
-    progress: Progress,
-    /// Time of the next step; `None` while one runs.
-    next: Option<Instant>,
-}
-
-/// The state of a name between two steps.
-#[derive(Clone, Copy, Debug)]
-struct Progress {
-    renewal: Renewal,
-    failures: u32,
-    /// The reservation for the order of the next step.
-    permit: Option<Permit>,
-}
-
-/// A reserved time in one of the two budgets.
-#[derive(Clone, Copy, Debug)]
-struct Permit {
-    at: Instant,
-    is_renewal: bool,
-}
-
-/// A name whose step runs.
-struct RunningStep {
-    name: Arc<str>,
-    number: u64,
-    certificate: Certificate,
-    alias: Option<Arc<str>>,
-    progress: Progress,
 }
 
 impl CertificateSet {
@@ -119,57 +74,53 @@ impl CertificateSet {
             challenges,
             provider,
             now,
-            schedule: Mutex::new(Schedule {
-                entries: HashMap::new(),
-                due: BTreeSet::new(),
-                orders: OrderBudget::new(ORDERS_PER_HOUR),
-                renewals: OrderBudget::new(RENEWALS_PER_HOUR),
-                next_number: 0,
-            }),
+            schedule: Mutex::new(Schedule::new()),
             changed: Notify::new(),
         })))
     }
 
-    /// Adds a name (or `*.name`) in lower-case A-labels, and returns its certificate: the stored
-    /// one at first, if there is one. Only one order for it is pending at a time. A name that was
-    /// added before keeps its certificate.
+    /// Adds a name (or `*.name`) of the operator in lower-case A-labels, and returns its certificate:
+    /// the stored one at first, if there is one. Only one order for it is pending at a time. A name
+    /// that was added before keeps its certificate.
     pub fn add(&self, name: &str) -> Certificate {
-        self.add_with(name, None)
+        self.add_request(name, NameRequest::default())
     }
 
-    /// As [`Self::add`]. The name is validated by `dns-01` only, and its record is at `alias`, to which
-    /// the usual one is delegated.
-    pub fn add_delegated(&self, name: &str, alias: &str) -> Certificate {
-        self.add_with(name, Some(alias.into()))
+    /// As [`Self::add`], for a project: `owner` is its key. The orders of each owner have a budget of
+    /// their own. With an `alias`, to which the usual record is delegated, the name is validated by
+    /// `dns-01` only.
+    pub fn add_for(&self, owner: &Arc<str>, name: &str, alias: Option<&str>) -> Certificate {
+        let request = NameRequest {
+            owner: Some(Arc::clone(owner)),
+            alias: alias.map(Into::into),
+        };
+        self.add_request(name, request)
     }
 
-    fn add_with(&self, name: &str, alias: Option<Arc<str>>) -> Certificate {
-        if let Some(entry) = self.0.schedule.lock().entries.get_mut(name) {
-            // The domain may be another project's by now, with another alias.
-            entry.alias = alias;
-            return entry.certificate.clone();
-        }
-        let name: Arc<str> = name.into();
-        let (certificate, renewal) = self.0.stored(&name);
-        let first = self.0.first_delay(&certificate, &renewal);
-        let mut schedule = self.0.schedule.lock();
-        let next = Instant::now() + first;
-        let certificate = schedule.insert(Arc::clone(&name), certificate, renewal, next);
-        if let Some(entry) = schedule.entries.get_mut(&name) {
-            entry.alias = alias;
-        }
-        drop(schedule);
+    fn add_request(&self, name: &str, request: NameRequest) -> Certificate {
+        // The domain may be another project's by now, with another alias.
+        let known = self
+            .0
+            .schedule
+            .lock()
+            .change(name, &request, Instant::now());
+        let certificate = known.unwrap_or_else(|| {
+            let expiry = DomainExpiry::new(name.into());
+            let (certificate, renewal) = self.0.stored(name, &expiry);
+            let first = self.0.first_delay(&certificate, &renewal);
+            let next = Instant::now() + first;
+            let mut schedule = self.0.schedule.lock();
+            schedule.insert(expiry, request, certificate, renewal, next)
+        });
         self.0.changed.notify_one();
         certificate
     }
 
     /// Removes a name. Its certificate is not renewed, and its state stays on disk. A pending order
-    /// is not continued.
+    /// is not continued. The delay after failures applies again, for an hour at most, if the name is
+    /// added again.
     pub fn remove(&self, name: &str) {
-        let removed = self.0.schedule.lock().remove(name);
-        if removed {
-            export_domain_expiry(name, None);
-        }
+        self.0.schedule.lock().remove(name, Instant::now());
     }
 
     /// Orders and renews on a thread of its own until `stop`.
@@ -207,8 +158,8 @@ impl SetState {
                 Ok(mut step) => {
                     // Another one may be due, and the other loop asleep.
                     self.changed.notify_one();
-                    let delay = self.run(&mut step, client).await;
-                    self.schedule.lock().finish(step, Instant::now() + delay);
+                    let next = self.run(&mut step, client).await;
+                    self.schedule.lock().finish(step, next, Instant::now());
                 }
                 Err(next) => {
                     let latest = now + LONGEST_SLEEP;
@@ -222,57 +173,30 @@ impl SetState {
         }
     }
 
-    /// Orders a certificate if it is time, and returns the delay until the next step.
-    async fn run(&self, step: &mut RunningStep, client: &AuthorityClient) -> Duration {
+    /// Orders a certificate if it is time, and returns the next step.
+    async fn run(&self, step: &mut RunningStep, client: &AuthorityClient) -> NextStep {
         // One of an earlier name.
         client.take_retry_after();
         let folder = domain_state_dir(&self.settings.state_dir, &step.name);
         let opened = StateFolder::open(&folder).map_err(OrderError::state(&folder));
         let mut manager = self.manager(step, client);
         let done = match opened {
-            Ok(_) => self.advance(&mut manager, &mut step.progress).await,
+            Ok(_) => advance(&mut manager, &mut step.progress).await,
             Err(error) => Err(error),
         };
         step.progress.renewal = manager.renewal;
         match done {
-            Ok(delay) => delay.max(SHORTEST_DELAY),
+            Ok(NextStep::After(delay)) => NextStep::After(delay.max(SHORTEST_DELAY)),
+            Ok(next) => next,
             Err(error) => {
-                step.progress.permit = None;
+                step.progress.has_permit = false;
                 step.progress.failures = step.progress.failures.saturating_add(1);
                 let requested = client.take_retry_after();
                 let failures = step.progress.failures;
                 let delay = retry_delay(FIRST_RETRY, failures, requested, random());
                 manager.report(&error, delay);
-                delay
+                NextStep::After(delay)
             }
-        }
-    }
-
-    async fn advance(
-        &self,
-        manager: &mut Manager,
-        progress: &mut Progress,
-    ) -> Result<Duration, OrderError> {
-        if progress.permit.is_none() {
-            if let Some(wait) = manager.wait().await {
-                progress.failures = 0;
-                return Ok(wait);
-            }
-            let now = Instant::now();
-            let has_window = manager.renewal.window.is_some();
-            let permit = self.schedule.lock().reserve(has_window, now);
-            progress.permit = Some(permit);
-            if permit.at > now {
-                return Ok(permit.at - now);
-            }
-        }
-        match manager.order(progress.failures).await? {
-            Step::Idle(wait) => {
-                progress.permit = None;
-                progress.failures = 0;
-                Ok(wait)
-            }
-            Step::Locked => Ok(LOCK_POLL),
         }
     }
 
@@ -295,18 +219,19 @@ impl SetState {
             provider: Arc::clone(&self.provider),
             now: Arc::clone(&self.now),
             account_folder: Some(self.account_folder.clone()),
-            domain: Some(Arc::clone(name)),
+            domain: Some(step.expiry.clone()),
             renewal: step.progress.renewal,
         }
     }
 
     /// The stored certificate of a name. A state that cannot be read counts as none: the first step
     /// reports it.
-    fn stored(&self, name: &Arc<str>) -> (Certificate, Renewal) {
+    fn stored(&self, name: &str, expiry: &DomainExpiry) -> (Certificate, Renewal) {
         let step = RunningStep {
-            name: Arc::clone(name),
+            name: name.into(),
             number: 0,
             certificate: Certificate::default(),
+            expiry: expiry.clone(),
             alias: None,
             progress: Progress::new(Renewal::DUE),
         };
@@ -316,7 +241,7 @@ impl SetState {
         match manager.stored() {
             Ok(Some((issued, is_outdated))) => manager.install(issued, is_outdated),
             Ok(None) => {}
-            Err(error) => warn!(%error, name = &**name, "the stored certificate is not used"),
+            Err(error) => warn!(%error, name, "the stored certificate is not used"),
         }
         (manager.certificate, manager.renewal)
     }
@@ -332,111 +257,24 @@ impl SetState {
     }
 }
 
-impl Progress {
-    fn new(renewal: Renewal) -> Self {
-        Self {
-            renewal,
-            failures: 0,
-            permit: None,
+/// Orders a certificate if it is time and the order has its place in the budget.
+async fn advance(manager: &mut Manager, progress: &mut Progress) -> Result<NextStep, OrderError> {
+    if !progress.has_permit {
+        if let Some(wait) = manager.wait().await {
+            progress.failures = 0;
+            return Ok(NextStep::After(wait));
         }
+        // An order in a window of the authority has another budget.
+        let is_renewal = manager.renewal.window.is_some();
+        return Ok(NextStep::Order { is_renewal });
     }
-}
-
-impl Schedule {
-    /// Adds a name whose first step is at `next`. The certificate of an existing entry stays.
-    fn insert(
-        &mut self,
-        name: Arc<str>,
-        certificate: Certificate,
-        renewal: Renewal,
-        next: Instant,
-    ) -> Certificate {
-        if let Some(entry) = self.entries.get(&name) {
-            return entry.certificate.clone();
+    match manager.order(progress.failures).await? {
+        Step::Idle(wait) => {
+            progress.has_permit = false;
+            progress.failures = 0;
+            Ok(NextStep::After(wait))
         }
-        let entry = Entry {
-            number: self.next_number,
-            certificate: certificate.clone(),
-            alias: None,
-            progress: Progress::new(renewal),
-            next: Some(next),
-        };
-        self.next_number += 1;
-        self.due.insert((next, Arc::clone(&name)));
-        self.entries.insert(name, entry);
-        certificate
-    }
-
-    /// Removes a name; false if it is not there.
-    fn remove(&mut self, name: &str) -> bool {
-        let Some((name, entry)) = self.entries.remove_entry(name) else {
-            return false;
-        };
-        // A running step gives its own reservation back at its end.
-        if let Some(next) = entry.next {
-            self.due.remove(&(next, name));
-            self.give_back(entry.progress);
-        }
-        true
-    }
-
-    /// Takes the step that is due first. Without one, the error is the time of the next one.
-    fn take(&mut self, now: Instant) -> Result<RunningStep, Option<Instant>> {
-        let Some((next, name)) = self.due.pop_first() else {
-            return Err(None);
-        };
-        if next > now {
-            self.due.insert((next, name));
-            return Err(Some(next));
-        }
-        // Every name in `due` has an entry.
-        let Some(entry) = self.entries.get_mut(&name) else {
-            return Err(Some(now));
-        };
-        entry.next = None;
-        Ok(RunningStep {
-            number: entry.number,
-            certificate: entry.certificate.clone(),
-            alias: entry.alias.clone(),
-            progress: entry.progress,
-            name,
-        })
-    }
-
-    /// Ends a step. The next one of the name is at `next`, unless the name was removed meanwhile.
-    fn finish(&mut self, step: RunningStep, next: Instant) {
-        let entry = self.entries.get_mut(&step.name);
-        let Some(entry) = entry.filter(|entry| entry.number == step.number) else {
-            self.give_back(step.progress);
-            return;
-        };
-        entry.progress = step.progress;
-        entry.next = Some(next);
-        self.due.insert((next, step.name));
-    }
-
-    /// The time at which an order may be placed. One in a window of the authority has its own
-    /// budget.
-    fn reserve(&mut self, has_window: bool, now: Instant) -> Permit {
-        Permit {
-            at: self.budget(has_window).reserve(now),
-            is_renewal: has_window,
-        }
-    }
-
-    /// Gives back the reservation of a name that was removed.
-    fn give_back(&mut self, progress: Progress) {
-        if let Some(permit) = progress.permit {
-            self.budget(permit.is_renewal).give_back(permit.at);
-        }
-    }
-
-    fn budget(&mut self, is_renewal: bool) -> &mut OrderBudget {
-        if is_renewal {
-            &mut self.renewals
-        } else {
-            &mut self.orders
-        }
+        Step::Locked => Ok(NextStep::After(LOCK_POLL)),
     }
 }
 
@@ -465,6 +303,9 @@ const STEPS_AT_ONCE: usize = 2;
 /// rest is for the certificate of the process and for other programs with this account.
 const ORDERS_PER_HOUR: usize = 80;
 
+/// New certificates of one project in an hour, so that four projects can have many at once.
+const ORDERS_PER_OWNER: usize = 20;
+
 /// Renewals in an hour at the time that the authority suggested. Let's Encrypt does not count them.
 /// Ten thousand certificates of six days, each renewed every four days, need a hundred.
 const RENEWALS_PER_HOUR: usize = 400;
@@ -472,6 +313,9 @@ const RENEWALS_PER_HOUR: usize = 400;
 /// Longest delay after the first failure of a name. Let's Encrypt allows five failed validations of
 /// a name in an hour.
 const FIRST_RETRY: Duration = Duration::from_mins(5);
+
+/// Removed names whose delay is kept. An engine has as many domains at most.
+const MOST_FAILED_NAMES: usize = 10_000;
 
 /// Shortest delay between two steps of one name, whatever the clock and the authority say.
 const SHORTEST_DELAY: Duration = Duration::from_secs(1);

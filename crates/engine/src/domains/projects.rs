@@ -167,7 +167,7 @@ impl ProjectDomains {
             let ordered = known.as_ref().and_then(|known| known.certificate.ordered());
             DomainCertificate::Uploaded(ordered)
         } else {
-            self.certificate(name, wanted)
+            self.certificate(name, wanted, project)
         };
         if matches!(certificate, DomainCertificate::Own) {
             self.end_orders(name);
@@ -289,7 +289,12 @@ impl ProjectDomains {
     }
 
     /// The certificate of a new domain. An order that the authority cannot validate is not placed.
-    fn certificate(&self, name: &DomainName, wanted: &CustomDomain) -> DomainCertificate {
+    fn certificate(
+        &self,
+        name: &DomainName,
+        wanted: &CustomDomain,
+        project: &Arc<str>,
+    ) -> DomainCertificate {
         let validation = wanted.certificate_validation;
         let Some((set, settings)) = &self.orders else {
             return DomainCertificate::Own;
@@ -298,7 +303,7 @@ impl ProjectDomains {
             return DomainCertificate::Own;
         }
         if validation == DomainCertificateValidation::TlsAlpn01 {
-            return DomainCertificate::Ordered(set.add(name.as_str()));
+            return DomainCertificate::Ordered(set.add_for(project, name.as_str(), None));
         }
         let alias = wanted.challenge_alias.as_deref();
         if !has_answer(name, alias, settings) {
@@ -309,10 +314,7 @@ impl ProjectDomains {
             );
             return DomainCertificate::Own;
         }
-        DomainCertificate::Ordered(match alias {
-            Some(alias) => set.add_delegated(name.as_str(), alias),
-            None => set.add(name.as_str()),
-        })
+        DomainCertificate::Ordered(set.add_for(project, name.as_str(), alias))
     }
 
     fn end_orders(&self, name: &DomainName) {
