@@ -55,6 +55,7 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
     // An engine with an error counts, so that regions do not report a missing engine as well.
     let named = file.engines.first();
     let named = named.and_then(|engine| engine.cluster_domain.clone());
+    let clusters = cluster_domains(&file.engines);
     let engines = file.engines.into_iter().enumerate();
     let engines: Vec<_> = engines
         .filter_map(|(index, section)| errors.keep(engine(index, section)))
@@ -98,7 +99,7 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
         turn: turn?,
         oauth: oauth?,
         webhooks: webhooks?,
-        domains: errors.keep_or_default(file.domains.check()),
+        domains: errors.keep_or_default(file.domains.check(&clusters)),
         compat_rstream: file.compat.rstream,
         password_cost: PasswordCost::Production,
     };
@@ -260,6 +261,14 @@ fn rotation(days: u16) -> CheckResult<Option<SignedDuration>> {
 
 /// With room for the endpoint before it.
 const MAX_CLUSTER_BYTES: usize = MAX_DNS_NAME_BYTES - 63;
+
+/// Those of all engines, as they are written. An engine with an error counts.
+fn cluster_domains(engines: &[EngineSection]) -> Vec<String> {
+    let domains = engines.iter();
+    domains
+        .filter_map(|engine| engine.cluster_domain.clone())
+        .collect()
+}
 
 fn cluster_domain(key: &str, value: &str) -> CheckResult<String> {
     let name = host_name(key, value)?;

@@ -53,7 +53,8 @@ impl Default for DomainsSection {
 }
 
 impl DomainsSection {
-    pub(crate) fn check(self) -> Result<DomainsConfig, ConfigError> {
+    /// Checks the section. `clusters` are the cluster domains of the engines, as they are written.
+    pub(crate) fn check(self, clusters: &[String]) -> Result<DomainsConfig, ConfigError> {
         if self.name_server_port == 0 {
             let message = "expected a port from 1 to 65535";
             return Err(ConfigError::new("domains.name_server_port", message));
@@ -75,23 +76,41 @@ impl DomainsSection {
         } else {
             given
         };
-        let zones = self.challenge_zones.into_iter();
-        let challenge_zones = zones.map(|(cluster, zone)| {
-            let key = format!("domains.challenge_zones.{cluster}");
+        let mut challenge_zones = BTreeMap::new();
+        for (written, zone) in self.challenge_zones {
+            let key = format!("domains.challenge_zones.{written}");
+            let cluster = normalized(&written);
+            if !clusters
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(&cluster))
+            {
+                let message = "no engine has this `cluster_domain`; correct the name, or add the \
+                               cluster to `engines`";
+                return Err(ConfigError::new(key, message));
+            }
             let zone = zone.trim_end_matches('.').to_ascii_lowercase();
             if zone.len() > MAX_ZONE_BYTES || !zone.split('.').all(is_label) {
                 let message = format!("expected a zone of at most {MAX_ZONE_BYTES} bytes");
                 return Err(ConfigError::new(key, message));
             }
-            Ok((cluster, zone))
-        });
+            if challenge_zones.insert(cluster, zone).is_some() {
+                let message = "the cluster is listed twice; remove one of the entries";
+                return Err(ConfigError::new(key, message));
+            }
+        }
         Ok(DomainsConfig {
             root_servers,
             name_server_port: self.name_server_port,
             allow_private_nameservers: self.allow_private_nameservers,
-            challenge_zones: challenge_zones.collect::<Result<_, _>>()?,
+            challenge_zones,
         })
     }
+}
+
+/// A cluster domain as the configuration of the engines has it.
+fn normalized(written: &str) -> String {
+    let name = written.strip_suffix('.').unwrap_or(written);
+    name.to_ascii_lowercase()
 }
 
 /// True for a label of letters, digits, dashes and underscores. A zone is no host, so that it may be
@@ -156,9 +175,13 @@ mod tests {
 
     use super::*;
 
+    fn clusters() -> Vec<String> {
+        vec!["Engine.example".to_owned()]
+    }
+
     #[test]
     fn the_root_servers_of_the_internet_are_the_default() {
-        let config = DomainsSection::default().check().unwrap();
+        let config = DomainsSection::default().check(&[]).unwrap();
         assert_eq!(config.root_servers, ROOT_SERVERS);
         assert!(ROOT_SERVERS.into_iter().all(is_public));
         assert_eq!(config.name_server_port, 53);
@@ -171,13 +194,13 @@ mod tests {
             root_servers: vec!["10.0.0.1".to_owned(), "ns.example".to_owned()],
             ..DomainsSection::default()
         };
-        let error = section.check().unwrap_err().to_string();
+        let error = section.check(&clusters()).unwrap_err().to_string();
         assert!(error.contains("domains.root_servers.1"), "{error}");
         let section = DomainsSection {
             name_server_port: 0,
             ..DomainsSection::default()
         };
-        let error = section.check().unwrap_err().to_string();
+        let error = section.check(&clusters()).unwrap_err().to_string();
         assert!(error.contains("domains.name_server_port"), "{error}");
         let long = format!("{}example", "a.".repeat(115));
         for zone in ["a b", "", long.as_str()] {
@@ -186,7 +209,7 @@ mod tests {
                 challenge_zones: zones.into(),
                 ..DomainsSection::default()
             };
-            let error = section.check().unwrap_err().to_string();
+            let error = section.check(&clusters()).unwrap_err().to_string();
             let key = "domains.challenge_zones.engine.example";
             assert!(error.contains(key), "{error}");
         }
@@ -196,10 +219,33 @@ mod tests {
             challenge_zones: zones.into(),
             ..DomainsSection::default()
         };
-        let config = section.check().unwrap();
+        let config = section.check(&clusters()).unwrap();
         let alias = config.challenge_alias("engine.example", DomainId::new(1, [1; 10]));
         assert!(alias.unwrap().ends_with(&format!(".{own}")));
         let other = config.challenge_alias("other.example", DomainId::new(1, [1; 10]));
         assert_eq!(other, None);
+    }
+    #[test]
+    fn zones_are_for_clusters_of_the_configuration_in_any_case() {
+        let check = |written: &[&str]| {
+            let zone = |name: &&str| ((*name).to_owned(), "acme.example.net".to_owned());
+            let section = DomainsSection {
+                challenge_zones: written.iter().map(zone).collect(),
+                ..DomainsSection::default()
+            };
+            section.check(&clusters())
+        };
+        for written in ["engine.example", "ENGINE.example", "engine.example."] {
+            let zones = check(&[written]).unwrap().challenge_zones;
+            assert!(zones.contains_key("engine.example"), "{written}");
+        }
+        let error = check(&["other.example"]).unwrap_err().to_string();
+        assert!(
+            error.contains("domains.challenge_zones.other.example"),
+            "{error}"
+        );
+        assert!(error.contains("`engines`"), "{error}");
+        let error = check(&["engine.example", "engine.example."]).unwrap_err();
+        assert!(error.to_string().contains("twice"), "{error}");
     }
 }

@@ -61,8 +61,9 @@ pub enum HostnameError {
     UnknownDomain(Hostname),
     /// A full name that is no custom domain of the project, on a managed engine.
     #[error(
-        "`hostname`: the domain {0} is not available in this project; add it with `svc domain add \
-         {0}`, or use a single label"
+        "`hostname`: the domain {0} is not available in this project, because the project has not \
+         added it or it is not verified; add it with `svc domain add {0}`, or check it with `svc \
+         domain verify {0}`"
     )]
     NotOfProject(Hostname),
     /// A name at or below the engine's own host that is not below `t.<host>`.
