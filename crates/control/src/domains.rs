@@ -11,6 +11,7 @@ mod certificate;
 mod changes;
 mod check;
 mod dns;
+mod expiry;
 mod lifecycle;
 mod manage;
 mod notice;
@@ -25,6 +26,7 @@ mod view;
 use types::id::UserId;
 
 pub(crate) use self::certificate::opened_key;
+pub(crate) use self::expiry::notify as notify_of_expiring_certificates;
 use self::dns::Resolver;
 pub use self::routes::routes;
 pub use self::section::{DomainsConfig, DomainsSection};

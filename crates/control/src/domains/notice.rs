@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use api::control::domains::DomainRecord;
 use jiff::Timestamp;
+use store::Conn;
 use store::domains::Domain;
 use store::members::{self, Member, Status};
 use store::projects::Project;
@@ -33,17 +34,9 @@ pub(super) async fn send(
     };
     let records = ExpectedRecords::new(app, project, domain)?.shown();
     let mut conn = app.store.read().await?;
-    let workspace = project.workspace_id;
-    let owners = members::first_owners(&mut conn, workspace, MAX_OWNERS).await?;
-    let creator = members::by_user(&mut conn, workspace, domain.created_by).await?;
+    let recipients = recipients(&mut conn, project, domain).await?;
     drop(conn);
-    let owners = owners.into_iter();
-    let others = owners.filter(|member| member.id != domain.created_by);
-    let creator = creator.filter(|member| member.status == Status::Active);
-    for member in creator.into_iter().chain(others) {
-        let Ok(email) = Email::parse(&member.email) else {
-            continue;
-        };
+    for (member, email) in recipients {
         let subject = format!("{}: {}", domain.hostname, notice.subject);
         let text = text(app, (project, domain), &member, &notice, &records);
         let message = Message::new(email, subject, text);
@@ -58,6 +51,29 @@ pub(super) async fn send(
         });
     }
     Ok(())
+}
+
+/// The owners of the workspace, and the user that added the domain, with their addresses.
+///
+/// # Errors
+/// The database.
+pub(super) async fn recipients(
+    conn: &mut Conn,
+    project: &Project,
+    domain: &Domain,
+) -> HandlerResult<Vec<(Member, Email)>> {
+    let workspace = project.workspace_id;
+    let owners = members::first_owners(conn, workspace, MAX_OWNERS).await?;
+    let creator = members::by_user(conn, workspace, domain.created_by).await?;
+    let owners = owners.into_iter();
+    let others = owners.filter(|member| member.id != domain.created_by);
+    let creator = creator.filter(|member| member.status == Status::Active);
+    let members = creator.into_iter().chain(others);
+    let with_address = members.filter_map(|member| {
+        let email = Email::parse(&member.email).ok()?;
+        Some((member, email))
+    });
+    Ok(with_address.collect())
 }
 
 /// Subject and first paragraph of a mail about a change.

@@ -3,7 +3,7 @@
 //! Any number of projects may have a pending domain of one name. From its verification until the end
 //! of its quarantine a domain is held: the database allows one such row for each name.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use types::id::{DomainId, ProjectId, UserId};
 
 use crate::database::changes::Change;
@@ -97,6 +97,10 @@ words! {
     }
 }
 
+/// Time before the expiry of an uploaded certificate at which its owners get a notice. Two weeks are
+/// enough to get another certificate.
+const CERTIFICATE_NOTICE: SignedDuration = SignedDuration::from_hours(14 * 24);
+
 macro_rules! columns {
     () => {
         "id, project_id, hostname, certificate_validation, token, state, created_by, created_at, \
@@ -126,13 +130,20 @@ statements! {
         failing_since = $7, suspended_at = $8, quarantine_until = $9, next_check_at = $10, report = $11 \
         WHERE project_id = $1 AND id = $2";
     SET_CERTIFICATE = "UPDATE domains SET certificate_chain = $3, sealed_certificate_key = $4, \
-        certificate_expires_at = $5 WHERE project_id = $1 AND id = $2";
+        certificate_expires_at = $5, certificate_notice_at = $6 WHERE project_id = $1 AND id = $2";
     REMOVE_CERTIFICATE = "UPDATE domains SET certificate_chain = NULL, sealed_certificate_key = NULL, \
-        certificate_expires_at = NULL WHERE project_id = $1 AND id = $2 AND certificate_chain IS NOT NULL";
+        certificate_expires_at = NULL, certificate_notice_at = NULL WHERE project_id = $1 AND id = $2 AND certificate_chain IS NOT NULL";
     // A row that a concurrent claim locked is due later, or belongs to that claim.
     CLAIM = concat!("UPDATE domains SET next_check_at = $2 WHERE next_check_at <= $1 AND id IN \
         (SELECT id FROM domains WHERE next_check_at <= $1 ORDER BY next_check_at LIMIT $3 SKIP_LOCKED) \
         RETURNING ", all_columns!());
+    TAKE_EXPIRING = concat!("UPDATE domains SET certificate_notice_at = $1 WHERE id IN \
+        (SELECT id FROM domains WHERE certificate_notice_at IS NULL \
+        AND certificate_expires_at IS NOT NULL AND certificate_expires_at > $1 \
+        AND certificate_expires_at <= $2 AND state IN ('verified', 'warned') \
+        ORDER BY project_id, id LIMIT $3) AND certificate_notice_at IS NULL \
+        RETURNING ", all_columns!());
+    RELEASE_NOTICE = "UPDATE domains SET certificate_notice_at = NULL WHERE id = $1";
     DELETE = "DELETE FROM domains WHERE project_id = $1 AND id = $2";
     DELETE_ALL = "DELETE FROM domains WHERE project_id = $1";
     FREE_RESTED = "DELETE FROM domains WHERE hostname = $1 AND state = 'quarantined' AND quarantine_until <= $2";
@@ -259,14 +270,36 @@ pub async fn set_certificate(
     now: Timestamp,
 ) -> Result<bool, Error> {
     tx.note(Change::project(project), now);
+    // Whoever uploads a certificate of a few days renews it often, and needs no notice.
+    let notice = now.saturating_add(CERTIFICATE_NOTICE);
+    let is_short = notice.is_ok_and(|notice| certificate.expires_at <= notice);
     sql(SET_CERTIFICATE)
         .bind(project)
         .bind(id)
         .bind(&certificate.chain)
         .bind(&certificate.sealed_key)
         .bind(certificate.expires_at)
+        .bind(is_short.then_some(now))
         .changed(tx)
         .await
+}
+
+/// Marks the certificates of at most `limit` served domains that expire within
+/// two weeks as announced, and returns the domains.
+pub async fn take_expiring(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<Vec<Domain>, Error> {
+    let end = now.saturating_add(CERTIFICATE_NOTICE);
+    sql(TAKE_EXPIRING)
+        .bind(now)
+        .bind(end.unwrap_or(Timestamp::MAX))
+        .bind(limit)
+        .all(tx)
+        .await
+}
+
+/// Removes the mark of a domain whose notice could not be sent.
+pub async fn release_notice(tx: &mut Tx, id: DomainId) -> Result<(), Error> {
+    sql(RELEASE_NOTICE).bind(id).execute(tx).await?;
+    Ok(())
 }
 
 /// Deletes the uploaded certificate of a domain with its key. False if it has none.

@@ -117,6 +117,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "99b89daa76caa589d6b649f517be5ffe",
         "8282df33f910213ee477d947ed7046aa",
     ),
+    (
+        "0024_certificate_notice",
+        "51482fd0ee8a4041c951e203d011cbcf",
+        "b17c40566f63f770b5f38649250397ce",
+    ),
 ];
 
 /// Words that break the code before a migration, since both versions run during an update.

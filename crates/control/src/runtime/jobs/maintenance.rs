@@ -1,4 +1,5 @@
-//! The maintenance task: purges, metrics of what is overdue, notices of expiring tokens, renewals.
+//! The maintenance task: purges, metrics of what is overdue, notices of expiring tokens and certificates,
+//! renewals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::credentials::expiry;
+use crate::domains::notify_of_expiring_certificates;
 use crate::http_api::problem::HandlerResult;
 use crate::runtime::jobs::purge::purge_under;
 use crate::runtime::jobs::stale::Stale;
@@ -51,6 +53,9 @@ pub async fn pass(app: &App, stop: &CancellationToken) {
     }
     if let Err(refusal) = expiry::notify(app).await {
         failed("notices of expiring tokens", &refusal);
+    }
+    if let Err(refusal) = notify_of_expiring_certificates(app).await {
+        failed("notices of expiring certificates", &refusal);
     }
     match renew(app, stop).await {
         Ok(periods) => metrics::renewed(periods),

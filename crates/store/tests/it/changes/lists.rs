@@ -68,6 +68,8 @@ pub(super) const SILENT: &[&str] = &[
     "domains::claim",
     "domains::free_rested",
     "domains::insert",
+    "domains::release_notice",
+    "domains::take_expiring",
     "expiry::release",
     "expiry::take",
     "projects::rename",

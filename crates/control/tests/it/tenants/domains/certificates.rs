@@ -1,15 +1,18 @@
 //! Certificates that projects upload for their domains.
 
+use control::runtime::jobs::pass;
 use http::Method;
-use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
+use rcgen::{CertificateParams, CertifiedKey, KeyPair, date_time_ymd, generate_simple_self_signed};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use super::{World, call, id};
+use super::{DAY, World, call, id};
 use crate::support::{TestControl, both};
 
 both! {
     a_certificate_is_uploaded_shown_and_removed,
     a_refused_certificate_changes_nothing,
+    owners_are_notified_once_of_a_certificate_that_expires_soon,
 }
 
 /// A certificate until the year 4096, and its key.
@@ -27,6 +30,52 @@ fn body(made: &CertifiedKey<KeyPair>) -> Value {
 fn count(list: &Value, member: &str, value: &str) -> usize {
     let list = list.as_array().unwrap().iter();
     list.filter(|one| one[member] == value).count()
+}
+
+/// Uploads a certificate that expires on a day of 2026.
+async fn upload_until(world: &World, name: &str, (month, day): (u8, u8)) -> Value {
+    let domain = world.verified(name).await;
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.not_before = date_time_ymd(2025, 12, 1);
+    params.not_after = date_time_ymd(2026, month, day);
+    let sent = json!({
+        "certificate": params.self_signed(&key).unwrap().pem(),
+        "privateKey": key.serialize_pem(),
+    });
+    let path = format!("/{}/certificate", id(&domain));
+    world.call(Method::PUT, &path, Some(sent)).await.expect(200);
+    domain
+}
+
+/// Two weeks before the end. A certificate of a few days gets no mail.
+async fn owners_are_notified_once_of_a_certificate_that_expires_soon(control: TestControl) {
+    let world = World::new(control).await;
+    let domain = upload_until(&world, "app.example.com", (2, 1)).await;
+    upload_until(&world, "brief.example.com", (1, 10)).await;
+    upload_until(&world, "later.example.com", (3, 1)).await;
+    let notices = async || {
+        pass(&world.control.app, &CancellationToken::new()).await;
+        let mut mails = world.control.mails().await;
+        mails.retain(|mail| mail.contains("the certificate expires soon"));
+        mails
+    };
+    world.control.clock.advance(16 * DAY);
+    assert_eq!(notices().await, [""; 0]);
+    world.control.clock.advance(DAY);
+    let sent = notices().await;
+    let [mail] = &sent[..] else {
+        panic!("one mail: {sent:?}")
+    };
+    for part in [
+        "To: ada@example.com",
+        "app.example.com",
+        "2026-02-01 00:00 UTC",
+        id(&domain),
+    ] {
+        assert!(mail.contains(part), "{part}: {mail}");
+    }
+    assert_eq!(notices().await.len(), 1, "once");
 }
 
 /// CP-11: each change has an audit entry and an event, and nothing that is read has the key.
