@@ -60,7 +60,15 @@ const EXPIRY: &str = "svc_acme_certificate_expiry_timestamp_seconds";
 #[derive(Clone, Default)]
 pub struct Certificate {
     issued: Arc<ArcSwapOption<IssuedCertificate>>,
-    problem: Arc<Mutex<Option<String>>>,
+    failure: Arc<Mutex<Option<Failure>>>,
+}
+
+/// The last failure of an order.
+#[derive(Debug)]
+struct Failure {
+    text: String,
+    /// In seconds since 1970.
+    next_attempt: i64,
 }
 
 impl Certificate {
@@ -71,7 +79,14 @@ impl Certificate {
 
     /// Reason of the last failure, without anything secret; `None` after a success.
     pub fn problem(&self) -> Option<String> {
-        self.problem.lock().clone()
+        let failure = self.failure.lock();
+        failure.as_ref().map(|failure| failure.text.clone())
+    }
+
+    /// Time of the next attempt after a failure, in seconds since 1970; `None` after a success.
+    pub fn next_attempt(&self) -> Option<i64> {
+        let failure = self.failure.lock();
+        failure.as_ref().map(|failure| failure.next_attempt)
     }
 }
 
@@ -390,7 +405,7 @@ impl Manager {
     fn install(&mut self, issued: IssuedCertificate, is_outdated: bool) {
         self.export_expiry(issued.validity().not_after);
         self.certificate.issued.store(Some(Arc::new(issued)));
-        *self.certificate.problem.lock() = None;
+        *self.certificate.failure.lock() = None;
         self.renewal = Renewal {
             is_outdated,
             random: random(),
@@ -424,7 +439,11 @@ impl Manager {
         if let Ok(Some(lock)) = self.folder.try_lock() {
             self.folder.write(&lock, PROBLEM_FILE, text.as_bytes()).ok();
         }
-        *self.certificate.problem.lock() = Some(error.public_text());
+        let delay = i64::try_from(seconds).unwrap_or(i64::MAX);
+        *self.certificate.failure.lock() = Some(Failure {
+            text: error.public_text(),
+            next_attempt: (self.now)().saturating_add(delay),
+        });
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod certificates;
 mod files;
+mod order_reports;
 mod projects;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use types::domain_name::DomainName;
 
 pub(crate) use self::certificates::{DomainCertificates, DomainResolver};
 pub use self::files::DomainFiles;
+pub(crate) use self::order_reports::OrderReports;
 pub(crate) use self::projects::ProjectDomains;
 
 /// Maximum number of custom domains of an engine. Their certificates take 80 MiB at most, and the
@@ -115,6 +117,16 @@ impl Domains {
         let of = |domain: Arc<Domain>| domain.certificate.current();
         let exact = self.exact(host).and_then(of);
         exact.or_else(|| self.wildcard(host).and_then(of))
+    }
+
+    /// All domains.
+    fn all(&self) -> Vec<Arc<Domain>> {
+        let (exact, wildcards) = (self.exact.pin(), self.wildcards.pin());
+        exact
+            .values()
+            .chain(wildcards.values())
+            .map(Arc::clone)
+            .collect()
     }
 
     fn of_kind(&self, name: &DomainName) -> &papaya::HashMap<Box<str>, Arc<Domain>> {

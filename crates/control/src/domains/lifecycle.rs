@@ -219,6 +219,9 @@ mod tests {
             next_check_at: at(0),
             report: None,
             certificate_expires_at: None,
+            ordered_expires_at: None,
+            order_problem: None,
+            next_order_at: None,
         }
     }
 

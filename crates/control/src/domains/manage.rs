@@ -78,6 +78,9 @@ pub(super) async fn create(
         next_check_at: now.saturating_add(FIRST_CHECK).unwrap_or(now),
         report: None,
         certificate_expires_at: None,
+        ordered_expires_at: None,
+        order_problem: None,
+        next_order_at: None,
     };
     let expected = ExpectedRecords::new(&app, &project, &domain)?;
     if new.validation == CertificateValidation::Dns01 && expected.delegation.is_none() {

@@ -28,14 +28,7 @@ pub(super) fn view(domain: &domains::Domain, expected: &ExpectedRecords) -> Doma
             CertificateValidation::TlsAlpn01 => DomainCertificateValidation::TlsAlpn01,
             CertificateValidation::Dns01 => DomainCertificateValidation::Dns01,
         },
-        certificate: DomainCertificate {
-            source: if domain.certificate_expires_at.is_some() {
-                DomainCertificateSource::Uploaded
-            } else {
-                DomainCertificateSource::Engine
-            },
-            expires_at: shown(domain.certificate_expires_at),
-        },
+        certificate: certificate(domain),
         status: status(domain.state),
         records: expected.shown(),
         checks: checks(domain),
@@ -46,6 +39,22 @@ pub(super) fn view(domain: &domains::Domain, expected: &ExpectedRecords) -> Doma
         suspends_at: shown(suspends_at(domain)),
         releases_at: shown(releases_at(domain)),
         quarantine_until: shown(domain.quarantine_until),
+    }
+}
+
+fn certificate(domain: &domains::Domain) -> DomainCertificate {
+    if let Some(expires_at) = domain.certificate_expires_at {
+        return DomainCertificate {
+            source: DomainCertificateSource::Uploaded,
+            expires_at: Some(date(expires_at)),
+            ..DomainCertificate::default()
+        };
+    }
+    DomainCertificate {
+        source: DomainCertificateSource::Engine,
+        expires_at: domain.ordered_expires_at.map(date),
+        problem: domain.order_problem.clone(),
+        next_attempt_at: domain.next_order_at.map(date),
     }
 }
 

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use api::link::{
-    CredentialUseRecord, EDGE_SESSION, EDGE_SESSION_SECONDS, EventRecord, InventoryRecord,
-    MAX_RECORDS, MAX_REPORT_BYTES, Receipt, Record, Report, SessionEndedRecord, StreamRecord,
-    TurnUsageRecord, UsageRecord, VERSION,
+    CertificateOrderRecord, CredentialUseRecord, EDGE_SESSION, EDGE_SESSION_SECONDS, EventRecord,
+    InventoryRecord, MAX_PROBLEM_BYTES, MAX_RECORDS, MAX_REPORT_BYTES, Receipt, Record, Report,
+    SessionEndedRecord, StreamRecord, TurnUsageRecord, UsageRecord, VERSION,
 };
 use axum::Json;
 use axum::extract::{Request, State};
@@ -19,6 +19,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
+use store::domains::{self, OrderState};
 use store::stored_records::{self, StoredRecords};
 use store::usage::{TurnUsage, Usage};
 use store::{Tx, directory, engines, events, logs, revoked_tokens, usage};
@@ -36,6 +37,7 @@ use crate::app::App;
 use crate::billing::plans::Catalogue;
 use crate::http_api::extract::{read_body, read_json_within};
 use crate::http_api::problem::{HandlerResult, Refusal};
+use crate::http_api::user_text::printable;
 use crate::runtime::metrics;
 use crate::webhooks;
 
@@ -76,6 +78,8 @@ struct Batch {
     inventory: BTreeMap<ProjectId, (u32, u32)>,
     /// Ended sessions at tunnels.
     sessions: BTreeSet<(ProjectId, String)>,
+    /// Certificates that the engine orders, by project and name.
+    orders: BTreeMap<(ProjectId, String), OrderState>,
     /// The last use of each credential.
     uses: BTreeMap<CredentialId, Timestamp>,
 }
@@ -104,6 +108,7 @@ impl Batch {
             turn: BTreeMap::new(),
             inventory: BTreeMap::new(),
             sessions: BTreeSet::new(),
+            orders: BTreeMap::new(),
             uses: BTreeMap::new(),
         };
         for (index, record) in report.records.into_iter().enumerate() {
@@ -116,6 +121,7 @@ impl Batch {
                 Record::Inventory(record) => batch.inventory(at, &record)?,
                 Record::SessionEnded(record) => batch.session_ended(at, record)?,
                 Record::CredentialUse(record) => batch.credential_use(at, &record)?,
+                Record::CertificateOrder(record) => batch.order(at, *record)?,
                 Record::Unknown => {}
             }
         }
@@ -237,6 +243,28 @@ impl Batch {
         Ok(())
     }
 
+    fn order(&mut self, at: RecordPosition, record: CertificateOrderRecord) -> HandlerResult<()> {
+        let project = at.project(&record.project_id)?;
+        if record.hostname.len() > MAX_NAME_BYTES {
+            return Err(at.bad("hostname", "is too long"));
+        }
+        let problem = record.problem;
+        if problem
+            .as_ref()
+            .is_some_and(|it| it.len() > MAX_PROBLEM_BYTES)
+        {
+            return Err(at.bad("problem", "is too long"));
+        }
+        let order = OrderState {
+            expires_at: record.expires_at,
+            // A part of it is the text of another server.
+            problem: problem.map(|problem| printable(&problem)),
+            next_attempt_at: record.next_attempt_at,
+        };
+        self.orders.insert((project, record.hostname), order);
+        Ok(())
+    }
+
     fn credential_use(
         &mut self,
         at: RecordPosition,
@@ -313,12 +341,14 @@ impl Batch {
                 engines::set_inventory(&mut tx, id, domain, online, now).await?;
             }
         }
-        let until = SignedDuration::from_secs(EDGE_SESSION_SECONDS);
-        let until = now.saturating_add(until).unwrap_or(Timestamp::MAX);
         for (id, session) in self.sessions {
             if counted.of(&served, id, "session_ended").is_some() {
-                let ended = format!("{EDGE_SESSION}{session}");
-                revoked_tokens::revoke(&mut tx, &ended, until, now).await?;
+                end_session(&mut tx, &session, now).await?;
+            }
+        }
+        for ((id, hostname), order) in self.orders {
+            if counted.of(&served, id, "certificate_order").is_some() {
+                domains::set_order(&mut tx, id, &hostname, &order).await?;
             }
         }
         let uses = credential_use::record(&mut tx, cluster, self.uses, now).await?;
@@ -341,6 +371,7 @@ impl Batch {
         ids.extend(self.turn.keys().map(|(id, _)| *id));
         ids.extend(self.inventory.keys().copied());
         ids.extend(self.sessions.iter().map(|(id, _)| *id));
+        ids.extend(self.orders.keys().map(|(id, _)| *id));
         let ids: Vec<_> = ids.into_iter().collect();
         let rows = cluster.directory.projects(tx, &ids).await?;
         Ok(rows.into_iter().map(|row| (row.id, row)).collect())
@@ -358,7 +389,18 @@ const MAX_REMOVED_ROWS: u32 = 2 * 1_000;
 /// The longest id of a session at a tunnel. Ids from codes have 26 characters after a prefix.
 const MAX_ID: usize = 64;
 
+/// The longest name of a domain (RFC 1035 section 2.3.4).
+const MAX_NAME_BYTES: usize = 253;
+
 type ServedProjects = HashMap<ProjectId, directory::Project>;
+
+async fn end_session(tx: &mut Tx, session: &str, now: Timestamp) -> HandlerResult<()> {
+    let until = SignedDuration::from_secs(EDGE_SESSION_SECONDS);
+    let until = now.saturating_add(until).unwrap_or(Timestamp::MAX);
+    let ended = format!("{EDGE_SESSION}{session}");
+    revoked_tokens::revoke(tx, &ended, until, now).await?;
+    Ok(())
+}
 
 async fn store_event(
     tx: &mut Tx,

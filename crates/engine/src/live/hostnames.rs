@@ -109,6 +109,11 @@ impl Namespace {
         Self { domains, ..self }
     }
 
+    /// The custom domains.
+    pub fn domains(&self) -> &Domains {
+        &self.domains
+    }
+
     /// The engine's own host.
     pub fn base(&self) -> &Hostname {
         &self.base

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
+use crate::domains::OrderReports;
 use crate::live::{AllChanges, Online};
 
 /// Interval for reporting everything that is online again, including unchanged entries.
@@ -25,6 +26,7 @@ pub(super) async fn keep_reporting(
 ) {
     let Some(reports) = &core.reports else { return };
     let mut inventory = Inventory::default();
+    let mut orders = OrderReports::default();
     loop {
         let hour = hour_of(core.clock.now());
         let next = tokio::time::sleep_until(Instant::now() + report_interval(core.clock.now()));
@@ -47,6 +49,11 @@ pub(super) async fn keep_reporting(
         }
         for record in inventory.changes(core.live.online()) {
             reports.records.push(Record::Inventory(record));
+        }
+        for record in orders.changes(core.namespace.domains()) {
+            reports
+                .records
+                .push(Record::CertificateOrder(Box::new(record)));
         }
         if stopped {
             return;

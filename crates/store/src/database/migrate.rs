@@ -51,7 +51,7 @@ migrations! {
     21 "domains" "0021_domains"
     22 "domain_certificates" "0022_domain_certificates"
     23 "traffic" "0023_traffic"
-    24 "certificate_notice" "0024_certificate_notice"
+    24 "certificate_states" "0024_certificate_states"
 }
 
 /// Applies missing migrations. The write lock is taken before the table of versions is read, so a

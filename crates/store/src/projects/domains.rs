@@ -50,7 +50,24 @@ record! {
         pub report: Option<serde_json::Value>,
         /// Expiry of the certificate that the project uploaded; `None`: the engine orders one.
         pub certificate_expires_at: Option<Timestamp>,
+        /// Expiry of the certificate that an engine ordered.
+        pub ordered_expires_at: Option<Timestamp>,
+        /// Reason of the last failure of an order; `None` after a success.
+        pub order_problem: Option<String>,
+        /// Time of the next attempt after a failure.
+        pub next_order_at: Option<Timestamp>,
     }
+}
+
+/// The certificate that an engine orders for a domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrderState {
+    /// Its expiry; `None` until there is one.
+    pub expires_at: Option<Timestamp>,
+    /// Reason of the last failure; `None` after a success.
+    pub problem: Option<String>,
+    /// Time of the next attempt after a failure.
+    pub next_attempt_at: Option<Timestamp>,
 }
 
 /// A certificate that a project uploads for a domain.
@@ -112,7 +129,10 @@ macro_rules! columns {
 /// The columns of a new row, and those that are set later.
 macro_rules! all_columns {
     () => {
-        concat!(columns!(), ", certificate_expires_at")
+        concat!(
+            columns!(),
+            ", certificate_expires_at, ordered_expires_at, order_problem, next_order_at"
+        )
     };
 }
 
@@ -137,6 +157,8 @@ statements! {
     CLAIM = concat!("UPDATE domains SET next_check_at = $2 WHERE next_check_at <= $1 AND id IN \
         (SELECT id FROM domains WHERE next_check_at <= $1 ORDER BY next_check_at LIMIT $3 SKIP_LOCKED) \
         RETURNING ", all_columns!());
+    SET_ORDER = "UPDATE domains SET ordered_expires_at = $3, order_problem = $4, next_order_at = $5 \
+        WHERE project_id = $1 AND hostname = $2 AND state IN ('verified', 'warned')";
     TAKE_EXPIRING = concat!("UPDATE domains SET certificate_notice_at = $1 WHERE id IN \
         (SELECT id FROM domains WHERE certificate_notice_at IS NULL \
         AND certificate_expires_at IS NOT NULL AND certificate_expires_at > $1 \
@@ -280,6 +302,24 @@ pub async fn set_certificate(
         .bind(&certificate.sealed_key)
         .bind(certificate.expires_at)
         .bind(is_short.then_some(now))
+        .changed(tx)
+        .await
+}
+
+/// Stores the state of the certificate that an engine orders. False if the project has no served
+/// domain of this name.
+pub async fn set_order(
+    tx: &mut Tx,
+    project: ProjectId,
+    hostname: &str,
+    order: &OrderState,
+) -> Result<bool, Error> {
+    sql(SET_ORDER)
+        .bind(project)
+        .bind(hostname)
+        .bind(order.expires_at)
+        .bind(order.problem.as_deref())
+        .bind(order.next_attempt_at)
         .changed(tx)
         .await
 }

@@ -453,6 +453,9 @@ fn domain(person: Person, hostname: &str, state: domains::State) -> domains::Dom
         next_check_at: at(3),
         report: None,
         certificate_expires_at: None,
+        ordered_expires_at: None,
+        order_problem: None,
+        next_order_at: None,
     }
 }
 

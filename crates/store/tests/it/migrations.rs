@@ -118,9 +118,9 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "8282df33f910213ee477d947ed7046aa",
     ),
     (
-        "0024_certificate_notice",
-        "51482fd0ee8a4041c951e203d011cbcf",
-        "b17c40566f63f770b5f38649250397ce",
+        "0024_certificate_states",
+        "022b13c64bab5041b7b5ab533dc210f5",
+        "c6ec5a8e41716006d322bfa5916e4f85",
     ),
 ];
 

@@ -55,10 +55,18 @@ pub enum DomainCertificateSource {
 pub struct DomainCertificate {
     /// Source.
     pub source: DomainCertificateSource,
-    /// Expiry of an uploaded certificate.
+    /// Expiry of the certificate; absent while the engine has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
     pub expires_at: Option<String>,
+    /// Reason why the last order of the engine failed, with the text of the certificate authority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_length = 1024)]
+    pub problem: Option<String>,
+    /// Time of the engine's next attempt after a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    pub next_attempt_at: Option<String>,
 }
 
 /// A certificate to upload. The output of `Debug` leaves the key out.

@@ -154,6 +154,7 @@ pub(super) const METRICS: &[Metric] = &[
                 "inventory",
                 "session_ended",
                 "credential_use",
+                "certificate_order",
                 "left_out",
             ],
         )],

@@ -69,6 +69,7 @@ pub(super) const SILENT: &[&str] = &[
     "domains::free_rested",
     "domains::insert",
     "domains::release_notice",
+    "domains::set_order",
     "domains::take_expiring",
     "expiry::release",
     "expiry::take",

@@ -36,6 +36,9 @@ fn domain(of: Person, hostname: &str, state: State) -> Domain {
         next_check_at: at(60),
         report: None,
         certificate_expires_at: None,
+        ordered_expires_at: None,
+        order_problem: None,
+        next_order_at: None,
     }
 }
 

@@ -86,9 +86,23 @@ fn read(path: &Path, flag: &str, most: usize) -> Result<String, Failure> {
 }
 
 /// The source of the certificate that visitors get, as text.
+fn ordered(certificate: &DomainCertificate, expires_at: Option<&str>) -> String {
+    let mut text = "ordered by the engine".to_owned();
+    if let Some(at) = expires_at {
+        text.extend([", expires ", at]);
+    }
+    if let Some(problem) = &certificate.problem {
+        text.extend(["; the last order failed: ", problem.as_str()]);
+    }
+    if let Some(at) = &certificate.next_attempt_at {
+        text.extend(["; next attempt ", at.as_str()]);
+    }
+    text
+}
+
 pub(super) fn shown(certificate: &DomainCertificate) -> String {
     match (certificate.source, &certificate.expires_at) {
-        (DomainCertificateSource::Engine, _) => "ordered by the engine".to_owned(),
+        (DomainCertificateSource::Engine, at) => ordered(certificate, at.as_deref()),
         (DomainCertificateSource::Uploaded, Some(at)) => format!("uploaded, expires {at}"),
         (DomainCertificateSource::Uploaded, None) => "uploaded".to_owned(),
     }

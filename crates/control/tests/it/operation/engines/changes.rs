@@ -70,6 +70,9 @@ pub(super) fn custom_domain(
         next_check_at: control.now(),
         report: None,
         certificate_expires_at: None,
+        ordered_expires_at: None,
+        order_problem: None,
+        next_order_at: None,
     }
 }
 

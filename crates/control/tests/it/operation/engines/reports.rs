@@ -4,7 +4,7 @@ use http::{Method, Request};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use store::usage::{self, TurnUsage, Usage};
-use store::{Period, engines, users};
+use store::{Period, domains, engines, users};
 use types::id::{EventId, ProjectId, TunnelId};
 
 use super::{OTHER_SECRET, SECRET, linkable, linkable_with};
@@ -12,6 +12,7 @@ use crate::support::{Answer, Person, Project, TestControl, both, next};
 
 both! {
     a_batch_is_stored_and_counts_once,
+    the_state_of_an_ordered_certificate_is_shown,
     online_tunnels_expire_with_their_engine,
     an_engine_reports_only_about_projects_that_it_serves,
     malformed_fields_are_refused_by_name,
@@ -366,6 +367,53 @@ async fn records_per_project_are_limited(control: TestControl) {
 }
 
 /// At most one write a minute, and only for credentials that the engine's cluster has.
+async fn the_state_of_an_ordered_certificate_is_shown(control: TestControl) {
+    let (control, ada, project) = one(control).await;
+    let path = format!("/api/projects/tunnels/{}/domains", project.id);
+    let name = "app.example.com";
+    let body = json!({ "hostname": name });
+    let added = control.post(&path, &ada.token, &body).await.expect(201);
+    let id = added["id"].as_str().unwrap();
+    let path = format!("{path}/{id}");
+    let order = |problem: Option<&str>| {
+        json!([{"record": "certificate_order", "project_id": project.id, "hostname": name,
+            "expires_at": "2026-03-01T00:00:00Z", "problem": problem,
+            "next_attempt_at": problem.map(|_| "2026-01-01T00:05:00Z")}])
+    };
+    let certificate = async || {
+        let shown = control.get(&path, &ada.token).await.expect(200);
+        shown["certificate"].clone()
+    };
+    let failed = order(Some("rateLimited:\u{202e} too many certificates"));
+    report(&control, SECRET, 1, failed.clone())
+        .await
+        .expect(200);
+    assert_eq!(certificate().await, json!({"source": "engine"}), "pending");
+
+    let mut tx = control.app.store.begin().await.unwrap();
+    let (project_id, id) = (project.id.parse().unwrap(), id.parse().unwrap());
+    let found = domains::by_id(&mut tx, project_id, id).await.unwrap();
+    let mut domain = found.unwrap();
+    let before = domain.state;
+    domain.state = domains::State::Verified;
+    let is_saved = domains::save(&mut tx, &domain, before, control.now()).await;
+    assert!(is_saved.unwrap());
+    tx.commit().await.unwrap();
+    report(&control, SECRET, 2, failed).await.expect(200);
+    let expected = json!({"source": "engine", "expiresAt": "2026-03-01T00:00:00.000Z",
+        "problem": "rateLimited:  too many certificates",
+        "nextAttemptAt": "2026-01-01T00:05:00.000Z"});
+    assert_eq!(certificate().await, expected);
+    report(&control, SECRET, 3, order(None)).await.expect(200);
+    let expected = json!({"source": "engine", "expiresAt": "2026-03-01T00:00:00.000Z"});
+    assert_eq!(certificate().await, expected);
+
+    let long = "x".repeat(1_025);
+    let refused = report(&control, SECRET, 4, order(Some(&long))).await;
+    let (_, field) = refused.refused(400);
+    assert_eq!(field.as_deref(), Some("records.0.problem"));
+}
+
 async fn a_use_of_a_token_at_an_engine_is_its_last_use(control: TestControl) {
     let (control, ada, _) = one(control).await;
     let eve = control.person("eve").await;
