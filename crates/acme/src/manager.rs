@@ -573,6 +573,22 @@ pub(crate) mod tests {
         }
     }
 
+    #[test]
+    fn a_failure_has_its_reason_and_the_time_of_the_next_attempt() {
+        let directory = tempfile::tempdir().unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let clock: WallClock = Arc::new(|| 1_000);
+        let manager = Manager::open(settings(directory.path()), provider, clock).unwrap();
+        let certificate = manager.certificate();
+        assert_eq!(
+            (certificate.problem(), certificate.next_attempt()),
+            (None, None)
+        );
+        manager.report(&OrderError::Slow, Duration::from_mins(5));
+        assert_eq!(certificate.problem(), Some(OrderError::Slow.to_string()));
+        assert_eq!(certificate.next_attempt(), Some(1_300));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_requested_delay_of_a_day_is_waited_for_in_full() {
         let day = Duration::from_hours(24);

@@ -13,6 +13,7 @@
 //! keys of certificates that projects uploaded for their domains ([`DomainCertificate`]) are sent
 //! only to the engines that serve these domains.
 
+mod certificate_order;
 mod credential_use;
 mod domain_certificate;
 mod sign_in;
@@ -22,6 +23,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::certificate_order::{CertificateOrderRecord, MAX_PROBLEM_BYTES};
 pub use self::credential_use::{CREDENTIAL_USE_SECONDS, CredentialUseRecord};
 pub use self::domain_certificate::DomainCertificate;
 pub use self::sign_in::{SIGN_IN, SIGN_IN_TYPE, SignIn, SignInClaims};
@@ -420,28 +422,6 @@ pub enum Record {
     #[serde(other)]
     Unknown,
 }
-
-/// State of the certificate that an engine orders for a custom domain of a project.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CertificateOrderRecord {
-    /// The project that has the domain.
-    pub project_id: String,
-    /// The name of the domain in A-labels, with the `*.` of a wildcard.
-    pub hostname: String,
-    /// Expiry of the certificate; absent until there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Timestamp>,
-    /// Reason of the last failure with the text of the authority, of at most [`MAX_PROBLEM_BYTES`];
-    /// absent after a success.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-    /// Time of the next attempt after a failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_attempt_at: Option<Timestamp>,
-}
-
-/// Maximum length of the reason in a [`CertificateOrderRecord`]. Ten thousand domains have 10 MB.
-pub const MAX_PROBLEM_BYTES: usize = 1_024;
 
 /// The end of a session at a tunnel. The platform sends it to all engines as [`Item::Ended`], with
 /// the prefix [`EDGE_SESSION`] before the id.

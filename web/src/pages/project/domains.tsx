@@ -101,7 +101,10 @@ function One({ project, domain, mayWrite }: { project: string; domain: Domain; m
       </div>
       <Facts
         rows={[
-          ["Certificate", domain.certificateValidation === "dns_01" ? "validated by DNS" : "validated by TLS (ALPN)"],
+          ["Certificate", domain.certificate?.source === "uploaded" ? "uploaded" : domain.certificateValidation === "dns_01" ? "validated by DNS" : "validated by TLS (ALPN)"],
+          ["Expires", domain.certificate?.expiresAt === undefined ? undefined : <Time key="expires" at={domain.certificate.expiresAt} />],
+          ["Last order", domain.certificate?.problem],
+          ["Next attempt", domain.certificate?.nextAttemptAt === undefined ? undefined : <Time key="attempt" at={domain.certificate.nextAttemptAt} />],
           ["Verified", domain.verifiedAt === undefined ? undefined : <Time key="verified" at={domain.verifiedAt} />],
           ["Failing since", domain.failingSince === undefined ? undefined : <Time key="failing" at={domain.failingSince} />],
           ["Suspended", domain.suspendsAt === undefined ? undefined : <Time key="suspends" at={domain.suspendsAt} />],

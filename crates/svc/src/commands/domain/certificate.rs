@@ -86,6 +86,14 @@ fn read(path: &Path, flag: &str, most: usize) -> Result<String, Failure> {
 }
 
 /// The source of the certificate that visitors get, as text.
+pub(super) fn shown(certificate: &DomainCertificate) -> String {
+    match (certificate.source, &certificate.expires_at) {
+        (DomainCertificateSource::Engine, at) => ordered(certificate, at.as_deref()),
+        (DomainCertificateSource::Uploaded, Some(at)) => format!("uploaded, expires {at}"),
+        (DomainCertificateSource::Uploaded, None) => "uploaded".to_owned(),
+    }
+}
+
 fn ordered(certificate: &DomainCertificate, expires_at: Option<&str>) -> String {
     let mut text = "ordered by the engine".to_owned();
     if let Some(at) = expires_at {
@@ -100,10 +108,31 @@ fn ordered(certificate: &DomainCertificate, expires_at: Option<&str>) -> String 
     text
 }
 
-pub(super) fn shown(certificate: &DomainCertificate) -> String {
-    match (certificate.source, &certificate.expires_at) {
-        (DomainCertificateSource::Engine, at) => ordered(certificate, at.as_deref()),
-        (DomainCertificateSource::Uploaded, Some(at)) => format!("uploaded, expires {at}"),
-        (DomainCertificateSource::Uploaded, None) => "uploaded".to_owned(),
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_state_of_an_ordered_certificate_has_the_reason_of_a_failure() {
+        for (certificate, expected) in [
+            (json!({"source": "engine"}), "ordered by the engine"),
+            (
+                json!({"source": "engine", "expiresAt": "A"}),
+                "ordered by the engine, expires A",
+            ),
+            (
+                json!({"source": "engine", "problem": "no record", "nextAttemptAt": "B"}),
+                "ordered by the engine; the last order failed: no record; next attempt B",
+            ),
+            (
+                json!({"source": "uploaded", "expiresAt": "A"}),
+                "uploaded, expires A",
+            ),
+        ] {
+            let certificate: DomainCertificate = serde_json::from_value(certificate).unwrap();
+            assert_eq!(shown(&certificate), expected);
+        }
     }
 }
