@@ -1,5 +1,6 @@
 //! The task that keeps one certificate current.
 
+mod certificate;
 mod set;
 #[cfg(test)]
 mod wrong_clock;
@@ -11,10 +12,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use daemon::metrics::{Kind, Metric, metric};
 use instant_acme::CertificateIdentifier;
-use parking_lot::Mutex;
 use rustls::crypto::CryptoProvider;
 use rustls_pki_types::{CertificateDer, Der};
 use tokio_util::sync::CancellationToken;
@@ -33,8 +32,10 @@ use crate::schedule::{
 use crate::settings::{Settings, WallClock};
 use crate::store::StateFolder;
 
+use self::certificate::Failure;
 use self::set::DomainExpiry;
 
+pub use self::certificate::Certificate;
 pub use self::set::{CertificateSet, domain_state_dir};
 
 /// Counts orders.
@@ -55,49 +56,6 @@ pub const EXPIRY_METRIC: Metric = metric(
 
 const ORDERS: &str = "svc_acme_orders_total";
 const EXPIRY: &str = "svc_acme_certificate_expiry_timestamp_seconds";
-
-/// The current certificate, for handshakes. Clones share it.
-#[derive(Clone, Default)]
-pub struct Certificate {
-    issued: Arc<ArcSwapOption<IssuedCertificate>>,
-    failure: Arc<Mutex<Option<Failure>>>,
-}
-
-/// The last failure of an order.
-#[derive(Debug)]
-struct Failure {
-    text: String,
-    /// In seconds since 1970.
-    next_attempt: i64,
-}
-
-impl Certificate {
-    /// The certificate; `None` until there is one.
-    pub fn current(&self) -> Option<Arc<IssuedCertificate>> {
-        self.issued.load_full()
-    }
-
-    /// Reason of the last failure, without anything secret; `None` after a success.
-    pub fn problem(&self) -> Option<String> {
-        let failure = self.failure.lock();
-        failure.as_ref().map(|failure| failure.text.clone())
-    }
-
-    /// Time of the next attempt after a failure, in seconds since 1970; `None` after a success.
-    pub fn next_attempt(&self) -> Option<i64> {
-        let failure = self.failure.lock();
-        failure.as_ref().map(|failure| failure.next_attempt)
-    }
-}
-
-impl fmt::Debug for Certificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let issued = self.issued.load();
-        f.debug_struct("Certificate")
-            .field("validity", &issued.as_ref().map(|issued| issued.validity()))
-            .finish_non_exhaustive()
-    }
-}
 
 /// Keeps one certificate current. Its thread can be stopped and joined.
 pub struct Manager {
