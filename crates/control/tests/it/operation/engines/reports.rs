@@ -391,7 +391,7 @@ async fn the_state_of_an_ordered_certificate_is_shown(control: TestControl) {
     assert_eq!(certificate().await, json!({"source": "engine"}), "pending");
 
     let mut tx = control.app.store.begin().await.unwrap();
-    let (project_id, id) = (project.id.parse().unwrap(), id.parse().unwrap());
+    let (project_id, id) = (project.id, id.parse().unwrap());
     let found = domains::by_id(&mut tx, project_id, id).await.unwrap();
     let mut domain = found.unwrap();
     let before = domain.state;
