@@ -170,15 +170,15 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_mins(1);
 
-    fn owner(name: &str) -> Owner {
-        Some(name.into())
+    fn owner(name: &str) -> Arc<str> {
+        name.into()
     }
 
     /// Lets `count` names of an owner wait, which are `<owner>0`, `<owner>1` and so on.
     fn enter(turns: &mut OrderTurns, name: &str, count: usize) -> Vec<u64> {
         let names = (0..count).map(|number| format!("{name}{number}"));
         names
-            .map(|full| turns.enter(&owner(name), full.as_str().into()))
+            .map(|full| turns.enter(&Some(owner(name)), full.as_str().into()))
             .collect()
     }
 
@@ -252,7 +252,7 @@ mod tests {
         let start = Instant::now();
         let mut turns = OrderTurns::new(1, 1);
         for ticket in enter(&mut turns, "a", 3) {
-            turns.leave(&owner("a"), ticket);
+            turns.leave(&Some(owner("a")), ticket);
         }
         assert_eq!(all(&mut turns, start, 0), (vec![], None));
         enter(&mut turns, "b", 1);
@@ -275,7 +275,7 @@ mod tests {
             for (delay, number) in steps {
                 now += Duration::from_secs(delay);
                 let name = ["a", "b", "c"][number];
-                turns.enter(&owner(name), name.into());
+                turns.enter(&Some(owner(name)), name.into());
                 while let Ok(name) = turns.take(now) {
                     placed.push((now, name.to_string()));
                 }
