@@ -13,6 +13,7 @@ mod decide;
 mod digest;
 mod jwks;
 mod link_password;
+mod pending_update;
 mod policy;
 mod publication;
 mod tenancy;
@@ -36,6 +37,7 @@ pub use link_password::{
     Basic, BasicCredentials, CHECKS_AT_ONCE, PasswordCheck, PasswordChecks, PasswordProof,
     PasswordVerdict,
 };
+pub(crate) use pending_update::{UPDATE_WAIT, wait_for_update};
 pub use policy::{RequiredProofs, TunnelPolicy};
 pub use publication::{PublicationError, may_publish};
 pub use tenancy::Tenancy;

@@ -58,9 +58,13 @@ pub enum TokenError {
     Refused(#[from] TokenRefusal),
     #[error("the token was revoked")]
     Revoked,
-    /// A managed engine has no valid credential behind the token.
+    /// The stored credential does not allow the token.
     #[error("nothing in force stands behind the token: {0}")]
     NoCredential(&'static str),
+    /// A managed engine does not have the credential behind the token: it was revoked, or the
+    /// platform's update with it has not arrived yet.
+    #[error("the credential behind the token is unknown: {0}")]
+    UnknownCredential(&'static str),
 }
 
 impl Tokens {
@@ -247,7 +251,7 @@ impl Tokens {
         now: i64,
     ) -> Result<(VerifiedToken, Option<Arc<Credential>>), TokenError> {
         let require_valid = |credential: Option<Arc<Credential>>, missing| {
-            let credential = credential.ok_or(TokenError::NoCredential(missing))?;
+            let credential = credential.ok_or(TokenError::UnknownCredential(missing))?;
             if credential.is_expired(now) {
                 return Err(TokenError::Refused(TokenRefusal::Expired));
             }

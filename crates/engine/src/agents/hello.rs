@@ -18,7 +18,8 @@ use wire::pool::Side;
 use wire::{Decoder, Error, FrameError, Kind, Message};
 
 use super::{dial, session};
-use crate::core::Worker;
+use crate::access::wait_for_update;
+use crate::core::{Core, Worker};
 use crate::directory::Project;
 
 /// Time for the first message of a connection, which every peer can send immediately.
@@ -45,6 +46,7 @@ pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: 
     };
     match first.kind {
         Some(Kind::OpenControlChannelReq(request)) => {
+            wait_for_credential(request.client_details.as_ref(), &project, &worker.core).await;
             session::run(stream, request, &project, &worker).await;
         }
         Some(Kind::ProxyReq(request)) if request.stream_id.is_empty() => {
@@ -54,12 +56,25 @@ pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: 
         Some(Kind::StreamReq(request)) => {
             // A dialler is a visitor, not an agent, so a drain waits for it.
             let at = Arc::clone(&worker);
-            worker.spawn(async move { dial::serve(stream, request, &project, &at).await });
+            worker.spawn(async move {
+                wait_for_credential(request.client_details.as_ref(), &project, &at.core).await;
+                dial::serve(stream, request, &project, &at).await;
+            });
         }
         _ => {
             let error = Error::invalid_request("a connection must start with a hello");
             refuse(&mut stream, error).await;
         }
+    }
+}
+
+/// Waits until the engine has the platform's update with a new token or a new member, if one is
+/// missing. A drain ends the wait.
+async fn wait_for_credential(details: Option<&ClientDetails>, project: &Project, core: &Core) {
+    let now = || core.unix_seconds();
+    tokio::select! {
+        () = wait_for_update(&core.tokens, &core.tenancy, (token(details), project), now) => {}
+        () = core.shutdown.drain().cancelled() => {}
     }
 }
 

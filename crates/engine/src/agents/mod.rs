@@ -56,7 +56,10 @@ fn token_refused(refused: TokenError) -> wire::Error {
         TokenError::Refused(TokenRefusal::NotYetValid) => wire::Error::service_unavailable(
             "the token is not valid yet: the clock of the engine or of the token's issuer is wrong",
         ),
-        TokenError::Refused(_) | TokenError::Revoked | TokenError::NoCredential(_) => {
+        TokenError::Refused(_)
+        | TokenError::Revoked
+        | TokenError::NoCredential(_)
+        | TokenError::UnknownCredential(_) => {
             wire::Error::unauthorized("the token is not valid here")
         }
     }

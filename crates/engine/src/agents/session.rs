@@ -2,6 +2,7 @@
 //! When the channel ends, its tunnels are removed; accepted streams continue.
 
 mod admission;
+mod deferred;
 mod opening;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,7 @@ use wire::message::{
 };
 use wire::{Decoder, Error, Kind, Message};
 
+use self::deferred::DeferredRequests;
 use super::hello::{farewell, refuse, token};
 use super::{Agent, AgentInfo, ControlCommand, OUTBOX};
 use crate::core::{Core, Worker};
@@ -92,6 +94,7 @@ struct Session {
     rate: MessageRate,
     /// Time until which no further message is read, because the agent exceeded its rate.
     paused_until: Option<Instant>,
+    deferred: DeferredRequests,
     out: Vec<u8>,
     closing: bool,
 }
@@ -197,6 +200,7 @@ impl Session {
             servers: BTreeMap::new(),
             rate: MessageRate::default(),
             paused_until: None,
+            deferred: DeferredRequests::default(),
             out: Vec::new(),
             closing: false,
         };
@@ -262,12 +266,6 @@ impl Session {
             }
             let silent = tokio::time::sleep_until(self.liveness.deadline().into());
             let paused_until = self.paused_until;
-            let resumed = async {
-                match paused_until {
-                    Some(until) => tokio::time::sleep_until(until.into()).await,
-                    None => pending().await,
-                }
-            };
             // Every branch is cancel safe: a read takes bytes only when it completes.
             tokio::select! {
                 read = stream.read(&mut bytes), if paused_until.is_none() => match read {
@@ -293,7 +291,7 @@ impl Session {
                         next = (left > 0).then(|| self.commands.try_recv().ok()).flatten();
                     }
                 }
-                () = resumed => {
+                () = wait_until(paused_until) => {
                     self.paused_until = None;
                     // Bytes that the agent sent meanwhile were not read.
                     self.liveness.on_frame(Instant::now());
@@ -307,7 +305,13 @@ impl Session {
                     if let Some(end) = self.revocation() {
                         return end;
                     }
-                    if let Err(end) = self.close_refused_tunnels() {
+                    let closed = self.close_refused_tunnels();
+                    if let Err(end) = closed.and_then(|()| self.retry_deferred(Instant::now())) {
+                        return end;
+                    }
+                }
+                () = wait_until(self.deferred.deadline()) => {
+                    if let Err(end) = self.retry_deferred(Instant::now()) {
                         return end;
                     }
                 }
@@ -361,10 +365,7 @@ impl Session {
                         self.queue_message(&Kind::Heartbeat(answer).into())?;
                     }
                 }
-                Kind::OpenTunnelReq(request) => {
-                    let answer = self.open_tunnel(request);
-                    self.queue_message(&answer)?;
-                }
+                Kind::OpenTunnelReq(request) => self.open_or_defer(request, now)?,
                 Kind::CloseTunnelReq(CloseTunnelReq { tunnel_id }) => {
                     self.close_tunnel(&tunnel_id);
                     self.queue_message(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())?;
@@ -514,6 +515,14 @@ const LEAST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Bytes per read of a control channel; its messages are small.
 const READ: usize = 4096;
+
+/// Completes at this time; never without one.
+async fn wait_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => pending().await,
+    }
+}
 
 fn client_view(
     core: &Core,

@@ -13,7 +13,7 @@ use types::query_credential;
 
 use super::Api;
 use super::lifetime::{CredentialGuard, RequiredAccess};
-use crate::access::{Bearer, BoundaryDenial};
+use crate::access::{Bearer, BoundaryDenial, TokenError, wait_for_update};
 use crate::directory::Project;
 use crate::live::LoadMetric;
 
@@ -86,7 +86,7 @@ impl<A: LoadMetric, N: RequiredPermission> FromRequestParts<Arc<Api<A>>> for Cal
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api<A>>) -> Result<Self, Refusal> {
-        let (token, project) = api.identify(parts, bearer(parts)?)?;
+        let (token, project) = api.identify(parts, bearer(parts)?).await?;
         if let Some(permission) = N::PERMISSION {
             let required = api.tenancy.require(&token, &project, permission);
             if let Err(denied) = required {
@@ -125,14 +125,14 @@ impl<A: LoadMetric> FromRequestParts<Arc<Api<A>>> for Watcher {
         let (text, token, project) = match query_credential::extract(query, api.reserved()) {
             Err(malformed) => return Err(refused(&malformed)),
             Ok(Some(found)) => {
-                let (token, project) = api.identify(parts, &found.token)?;
+                let (token, project) = api.identify(parts, &found.token).await?;
                 // EN-5a, EN-5b, EN-5c, EN-5d.
                 watch::check(&token, api.unix_seconds()).map_err(|refusal| refused(&refusal))?;
                 (Secret::new(found.token), token, project)
             }
             Ok(None) => {
                 let text = bearer(parts)?;
-                let (token, project) = api.identify(parts, text)?;
+                let (token, project) = api.identify(parts, text).await?;
                 (Secret::new(text), token, project)
             }
         };
@@ -176,12 +176,12 @@ impl<A: LoadMetric> FromRequestParts<Arc<Api<A>>> for SessionJoiner {
         let identified = match query_credential::extract(query, api.reserved()) {
             Err(malformed) => return Err(refused(&malformed)),
             Ok(Some(found)) => {
-                let (token, project) = api.identify(parts, &found.token)?;
+                let (token, project) = api.identify(parts, &found.token).await?;
                 watch::check(&token, api.unix_seconds()).map_err(|refusal| refused(&refusal))?;
                 Some((token, project))
             }
             Ok(None) if Bearer::from_headers(&parts.headers) == Bearer::Absent => None,
-            Ok(None) => Some(api.identify(parts, bearer(parts)?)?),
+            Ok(None) => Some(api.identify(parts, bearer(parts)?).await?),
         };
         let Some((token, project)) = identified else {
             let project = project(parts)?;
@@ -244,24 +244,41 @@ impl<A> Api<A> {
     }
 
     /// The token of the caller and the project of the request. The request is counted here, so that
-    /// every caller is counted.
-    fn identify(
+    /// every caller is counted. A new token or member may have to wait for the platform's update.
+    async fn identify(
         &self,
         parts: &Parts,
         token: &str,
     ) -> Result<(Arc<VerifiedToken>, Arc<Project>), Refusal> {
-        let now = self.unix_seconds();
-        let verdict = match self.tokens.verified_before(token, now) {
-            Some(verdict) => verdict,
-            None => self
-                .rates
-                .verify(parts, || self.tokens.verify(token, now))?,
-        };
+        let mut verdict = self.verdict(parts, token)?;
+        if let Some(project) = parts.extensions.get::<Arc<Project>>() {
+            let is_unknown = match &verdict {
+                Ok(verified) => self.tenancy.check_access(verified, project).is_err(),
+                Err(unverified) => matches!(unverified, TokenError::UnknownCredential(_)),
+            };
+            if is_unknown {
+                let now = || self.unix_seconds();
+                wait_for_update(&self.tokens, &self.tenancy, (token, project), now).await;
+                verdict = self.verdict(parts, token)?;
+            }
+        }
         let token = verdict.map_err(|unverified| refused(&unverified))?;
         let project = project(parts)?;
         let is_member = self.tenancy.check_access(&token, &project).is_ok();
         self.rates.take(parts, &token, &project, is_member)?;
         Ok((token, project))
+    }
+
+    fn verdict(
+        &self,
+        parts: &Parts,
+        token: &str,
+    ) -> Result<Result<Arc<VerifiedToken>, TokenError>, Refusal> {
+        let now = self.unix_seconds();
+        match self.tokens.verified_before(token, now) {
+            Some(verdict) => Ok(verdict),
+            None => self.rates.verify(parts, || self.tokens.verify(token, now)),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use types::id::TunnelId;
 use types::tunnel::{Protocol, TunnelProperties, TunnelType};
 use wire::Error;
 
+use super::deferred::OpenRefusal;
 use super::{Session, SessionEnd};
 use crate::directory::{ServerAdmissionError, WebttyServer};
 
@@ -19,12 +20,20 @@ impl Session {
         &self,
         signed_labels: &Labels,
         properties: &mut TunnelProperties,
-    ) -> Result<Option<Arc<WebttyServer>>, Error> {
+    ) -> Result<Option<Arc<WebttyServer>>, OpenRefusal> {
         if properties.protocol != Some(Protocol::Webtty) {
             return Ok(None);
         }
         let admitted = self.admitted_server(signed_labels, properties.tunnel_type);
-        let server = admitted.map_err(|refused| Error::unauthorized(refused.to_string()))?;
+        let server = admitted.map_err(|refused| {
+            let error = Error::unauthorized(refused.to_string());
+            match refused {
+                ServerAdmissionError::Unknown | ServerAdmissionError::NotEnrolled => {
+                    OpenRefusal::NeedsUpdate(error)
+                }
+                _ => OpenRefusal::Final(error),
+            }
+        })?;
         properties.labels.remove(LABEL);
         Ok(Some(server))
     }

@@ -7,39 +7,24 @@ use credentials::link_password::MAX_ENTRIES;
 use credentials::{LinkPassword, LinkPasswords};
 use types::permission::Permission;
 use types::tunnel::{Hostname, PropertyError, Protocol, TunnelProperties};
-use wire::message::{OpenTunnelReq, OpenTunnelRsp, TunnelOutcome};
-use wire::{Error, ErrorCode, Kind, Message};
+use wire::{Error, ErrorCode};
 
 use super::Session;
+use super::deferred::OpenRefusal;
 use crate::access::{self, PublicationError};
 use crate::config::Timeouts;
 use crate::listen::{BoundPort, PortError, accept_visitors, check_ciphers};
 use crate::live::{ClientHandle, HostnameError, OpenTunnelError, Requester};
 
 impl Session {
-    /// Opens a tunnel or returns the reason for refusing it.
-    pub(super) fn open_tunnel(&mut self, request: OpenTunnelReq) -> Message {
-        let OpenTunnelReq {
-            request_id,
-            tunnel_properties,
-        } = request;
-        let outcome = match self.try_open_tunnel(&tunnel_properties.unwrap_or_default()) {
-            Ok(properties) => TunnelOutcome::TunnelProperties(Box::new(properties)),
-            Err(error) => TunnelOutcome::Error(error),
-        };
-        Kind::OpenTunnelRsp(OpenTunnelRsp {
-            request_id,
-            outcome: Some(outcome),
-        })
-        .into()
-    }
-
+    /// Opens a tunnel and returns its effective properties.
+    ///
     /// The order of the checks is the same as in all APIs: permission, format, available options,
     /// boundary, state.
-    fn try_open_tunnel(
+    pub(super) fn open_tunnel(
         &mut self,
         request: &wire::message::TunnelProperties,
-    ) -> Result<wire::message::TunnelProperties, Error> {
+    ) -> Result<wire::message::TunnelProperties, OpenRefusal> {
         let core = Arc::clone(&self.core);
         let permission = Permission::TunnelsTunnelsCreateDelete;
         core.tenancy

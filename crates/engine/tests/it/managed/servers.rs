@@ -21,14 +21,19 @@ struct Host {
 }
 
 impl Host {
-    /// A host whose server is registered in a project, and active.
-    fn enrolled(platform: &FakePlatform, endpoint: &str) -> Self {
-        let host = Self {
+    /// A host with keys, whose server the engine does not know yet.
+    fn unregistered(endpoint: &str) -> Self {
+        Self {
             identity: EndpointIdentity::generate().unwrap(),
             project: format!("prj_{endpoint}"),
             server: format!("wsv_{endpoint}"),
             nonce: 0,
-        };
+        }
+    }
+
+    /// A host whose server is registered in a project, and active.
+    fn enrolled(platform: &FakePlatform, endpoint: &str) -> Self {
+        let host = Self::unregistered(endpoint);
         host.told(platform, "active");
         host
     }
@@ -121,6 +126,23 @@ async fn cp_12_a_registered_server_is_admitted_with_a_proof() {
     assert_eq!(shown["labels"][SERVER_ID], "wsv_aaaaaaaa");
     assert_eq!(shown["labels"].get(LABEL), None);
     tunnel.close().await;
+}
+
+/// CP-12: a server that connects before the engine has received its enrolment waits for it.
+#[tokio::test]
+async fn cp_12_a_server_is_admitted_when_its_enrolment_arrives() {
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    engine.informed().await;
+    let agent = engine.agent_at(A, &ann).await;
+    let mut host = Host::unregistered(A);
+    let mut tunnel = agent.open(private(host.labels(Timestamp::now())));
+    // The engine processes the requests of an agent in their order.
+    let mut other = agent.open(Properties::private("other"));
+    within("the other tunnel", other.online()).await.unwrap();
+    assert!(!matches!(&*tunnel.status().borrow(), Status::Closed(_)));
+    host.told(&platform, "active");
+    within("the tunnel", tunnel.online()).await.unwrap();
 }
 
 /// CP-12: a token of the project is not enough to act as one of its servers.

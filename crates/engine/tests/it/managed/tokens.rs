@@ -6,7 +6,7 @@ use client::{Agent, Properties};
 use serde_json::{Value, json};
 use testing::{FakePlatform, TestEngine, Upstream, within};
 
-use super::{A, B, TwoProjects, get, publish, watch};
+use super::{A, B, TwoProjects, ask, get, publish, watch};
 use crate::support::{CREATE, READ, STREAMS};
 
 /// The status of listing project [`A`].
@@ -49,6 +49,25 @@ async fn en_7_tokens_of_each_kind_are_valid_where_their_user_has_access() {
             "{what}"
         );
     }
+}
+
+/// The platform confirms a change before its engines have received it, so a new member may use the
+/// engine too early.
+#[tokio::test]
+async fn a_new_member_is_admitted_when_the_update_arrives() {
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    engine.informed().await;
+    let token = platform.mint(json!({"userId": "usr_new"}));
+    let mut caller = ask(&engine, A, "/api/tunnels", &token).await;
+    let update = async {
+        // Meanwhile the engine reads the request and the hello.
+        assert_eq!(get(&engine, A, "/api/tunnels", &ann).await.status, 200);
+        platform.add_member("usr_new", &[A]);
+    };
+    let (agent, ()) = tokio::join!(engine.agent_at(A, &token), update);
+    assert_eq!(caller.answer().await.status, 200);
+    drop(agent);
 }
 
 #[tokio::test]
