@@ -35,6 +35,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
+use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use types::problem::Problem;
@@ -239,6 +240,9 @@ async fn run(
         () = activity.wait_without_request(HEAD_TIMEOUT) => {
             return tracing::debug!("a connection sent no request");
         }
+        () = activity.wait_for_slow_head(HEAD_TIMEOUT) => {
+            return tracing::debug!("a connection sent an incomplete request");
+        }
         () = activity.wait_until_stalled(READ_STALL) => {
             return tracing::debug!("the client did not read a response");
         }
@@ -286,14 +290,15 @@ pub(crate) fn tls(certificates: &Certificates) -> Result<Acceptor, TlsError> {
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Time limit for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit for a request head.
+/// Time limit for a request head. After the first request, it ends after one to two of these.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// The largest request head: a token has 8 KiB, and there may be cookies as well.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 /// Maximum number of concurrent requests of one HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
-/// Idle time-out of HTTP/2. A connection without a request ends after one to two of these: enough
-/// time to read a page. HTTP/1.1 has [`HEAD_TIMEOUT`] between requests.
+/// Time without a request after which a connection ends; HTTP/2 ends after one to two of these.
+/// Enough time to read a page, or to approve a program that waits with its connection: a client of
+/// HTTP/1.1 that sends a request while the server closes cannot know if it was processed.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time for an idle client to close its connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -316,7 +321,7 @@ fn connection(
     let activity = Arc::new(Activity::default());
     let requests = Arc::clone(&activity);
     let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
-        let guard = requests.start_request();
+        let guard = requests.start_request(request.version());
         request.extensions_mut().insert(ConnectInfo(peer));
         let is_refused = request.version() == Version::HTTP_2
             && head_size::is_too_large(&request, MAX_HEAD_BYTES);
@@ -330,11 +335,17 @@ fn connection(
             response.map(|response| response.map(|body| WatchedBody::new(body, guard)))
         }
     });
+    let reads = Arc::clone(&activity);
+    let stream = InspectReader::new(stream, move |bytes: &[u8]| {
+        if !bytes.is_empty() {
+            reads.record_read();
+        }
+    });
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .header_read_timeout(IDLE_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES);
     builder
         .http2()

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use http::Version;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -22,6 +23,10 @@ struct State {
     /// Number of all requests so far.
     request_count: u64,
     open: usize,
+    /// Time of the first byte after the last request of HTTP/1.1, until the next request is
+    /// complete. HTTP/2 has bytes between requests that belong to none.
+    head_started: Option<Instant>,
+    is_http1: bool,
     /// Responses with bytes that the connection does not accept, with their start time. The size is
     /// limited by the number of streams of the connection.
     unread: HashMap<u64, Instant>,
@@ -35,13 +40,37 @@ pub(super) struct RequestGuard {
 }
 
 impl Activity {
-    pub(super) fn start_request(self: &Arc<Self>) -> RequestGuard {
+    pub(super) fn start_request(self: &Arc<Self>, version: Version) -> RequestGuard {
         let mut state = self.state.lock();
+        state.is_http1 = version < Version::HTTP_2;
+        state.head_started = None;
         state.request_count += 1;
         state.open += 1;
         RequestGuard {
             activity: Arc::clone(self),
             number: state.request_count,
+        }
+    }
+
+    /// Bytes of the client have arrived.
+    pub(super) fn record_read(&self) {
+        let mut state = self.state.lock();
+        if state.is_http1 && state.open == 0 && state.head_started.is_none() {
+            state.head_started = Some(Instant::now());
+        }
+    }
+
+    /// Completes when a head of HTTP/1.1, except the first one, is incomplete for a whole `period`,
+    /// which takes one to two periods.
+    pub(super) async fn wait_for_slow_head(&self, period: Duration) {
+        loop {
+            let started = self.state.lock().head_started;
+            let now = Instant::now();
+            let due = started.unwrap_or(now) + period;
+            if due <= now {
+                return;
+            }
+            sleep_until(due).await;
         }
     }
 

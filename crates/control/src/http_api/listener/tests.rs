@@ -103,8 +103,26 @@ async fn a_kept_connection_has_a_time_limit_for_the_next_head() {
     for next in ["", "GET / HTTP/1.1\r\nHo"] {
         let (answer, lasted) = exchange(&format!("{first}{next}")).await;
         assert_eq!(answer.matches("hello").count(), 1, "{answer}");
+        // A user approves a client meanwhile.
+        assert!(lasted >= IDLE_TIMEOUT, "{lasted:?}");
         assert!(lasted <= WAIT_LIMIT, "{lasted:?}");
     }
+
+    let (mut client, serving) = served(64 * 1024);
+    client.write_all(first.as_bytes()).await.unwrap();
+    let mut read = Vec::new();
+    while !read.ends_with(b"hello") {
+        assert_ne!(client.read_buf(&mut read).await.unwrap(), 0, "{read:?}");
+    }
+    client.write_all(b"GET / HTTP/1.1\r\nHo").await.unwrap();
+    let began = Instant::now();
+    assert_eq!(client.read_to_end(&mut read).await.unwrap(), 0);
+    serving.await.unwrap();
+    let lasted = began.elapsed();
+    assert!(
+        lasted <= 2 * HEAD_TIMEOUT + Duration::from_secs(1),
+        "{lasted:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
