@@ -2,7 +2,7 @@
 // filters work on entries that the browser has loaded.
 
 import type { Control } from "../api/client";
-import { csv } from "../format/text";
+import { csv, dayRange } from "../format/text";
 
 export type Entry = Control<"AuditEntry">;
 type List = Control<"AuditList">;
@@ -29,8 +29,7 @@ export function isFiltered(filter: AuditFilter): boolean {
 
 export function filterEntries(entries: readonly Entry[], filter: AuditFilter, names: Names): Entry[] {
   const text = filter.q.trim().toLowerCase();
-  const start = startOfDay(filter.from);
-  const end = endOfDay(filter.to);
+  const { start, end } = dayRange(filter.from, filter.to);
   return entries.filter((one) => {
     const at = Date.parse(one.createdAt);
     return (
@@ -55,7 +54,7 @@ export interface Loaded {
 export async function loadNewest(fetch: (page: number) => Promise<List>, pages: number, from: string): Promise<Loaded> {
   // Entries that are added meanwhile move others to the next page, which then has them again.
   const found = new Map<string, Entry>();
-  const start = startOfDay(from);
+  const { start } = dayRange(from, "");
   let total = 0;
   for (let page = 1; page <= pages; page += 1) {
     const list = await fetch(page);
@@ -88,20 +87,4 @@ export function targetOf(one: Entry, names: Names): string {
 
 function row(one: Entry, names: Names): string[] {
   return [one.createdAt, one.action, actorOf(one, names), one.actorUserId ?? "", one.actorCredentialId ?? "", one.ip ?? "", one.targetKind, targetOf(one, names), one.targetId, JSON.stringify(one.details)];
-}
-
-/** Start of a day in the reader's zone. Undefined for a text that is no day. */
-function startOfDay(day: string): number | undefined {
-  return midnight(day, 0);
-}
-
-/** Start of the following day. Days are not always 24 hours long. */
-function endOfDay(day: string): number | undefined {
-  return midnight(day, 1);
-}
-
-function midnight(day: string, later: number): number | undefined {
-  const parts = /^(\d{4})-(\d{2})-(\d{2})$/.exec(day);
-  if (parts === null) return undefined;
-  return new Date(Number(parts[1]), Number(parts[2]) - 1, Number(parts[3]) + later).getTime();
 }

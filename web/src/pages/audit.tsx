@@ -8,7 +8,7 @@ import { count, words } from "../format/text";
 import { navigate, useAddress, useFilter } from "../router/location";
 import { withQuery } from "../router/match";
 import { useAction } from "../ui/dialog";
-import { Search, Select } from "../ui/fields";
+import { Day, Search, Select } from "../ui/fields";
 import { Button, Card, Empty, Failure, Json, Loaded, Page, Paging, Time } from "../ui/parts";
 import { save } from "../ui/save";
 import { toast } from "../ui/toasts";
@@ -157,15 +157,6 @@ function Filters({ filter, entries, names }: { filter: AuditFilter; entries: rea
         </Button>
       )}
     </div>
-  );
-}
-
-function Day({ label, value, onValue }: { label: string; value: string; onValue: (value: string) => void }) {
-  return (
-    <label class="day">
-      <span class="small quiet">{label}</span>
-      <input class="input" type="date" value={value} onChange={(event) => onValue(event.currentTarget.value)} />
-    </label>
   );
 }
 
