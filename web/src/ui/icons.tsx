@@ -26,6 +26,7 @@ const PATHS = {
   down: "M6 9l6 6 6-6",
   plus: "M12 5v14M5 12h14",
   out: "M14 4h6v6M20 4l-9 9M18 14v6H4V6h6",
+  share: "M12 15V4M8 8l4-4 4 4M5 12v8h14v-8",
   alert: "M12 4l9 16H3zM12 10v4M12 17h.01",
 } as const;
 

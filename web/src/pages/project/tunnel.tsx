@@ -7,13 +7,12 @@ import type { Client, Tunnel as LiveTunnel } from "../../live/objects";
 import { useLive } from "../../live/project";
 import { useFilter } from "../../router/location";
 import { to } from "../../router/match";
-import { Dialog } from "../../ui/dialog";
 import { Button, ButtonLink, Card, Code, Empty, Facts, Labels, Page, Pill, Skeleton, Status, Tabs, Time } from "../../ui/parts";
-import { QrCode } from "../../ui/qr";
 import { browserLink, dialAddress, nameOf, visitAddress } from "../address";
 import { TrafficGraphs } from "../traffic";
 import { RequestLog } from "./log";
 import { LiveState } from "./overview";
+import { agentsOf, CloseDialog, describe, Sentence, ShareDialog } from "./tunnel-dialogs";
 
 export function TunnelPage({ project, id }: { project: string; id: string }) {
   const live = useLive(project);
@@ -35,7 +34,7 @@ export function TunnelPage({ project, id }: { project: string; id: string }) {
       actions={
         tunnel !== undefined && (
           <>
-            {link !== undefined && <Button onClick={() => setDialog("share")}>Share</Button>}
+            <Button icon="share" onClick={() => setDialog("share")}>Share</Button>
             {link !== undefined && (
               <a class="button is-main" href={link} target="_blank" rel="noreferrer">
                 Open
@@ -57,24 +56,8 @@ export function TunnelPage({ project, id }: { project: string; id: string }) {
       ) : (
         <Details project={project} tunnel={tunnel} agents={agentsOf(tunnel, live.objects.tunnels, live.objects.clients)} />
       )}
-      {dialog === "share" && link !== undefined && (
-        <Dialog title="Share" onClose={() => setDialog("", true)}>
-          <div class="online">
-            <QrCode text={link} label={`QR code of ${link}`} />
-            <div>
-              <Code text={link} label="Copy the address" />
-              {tunnel !== undefined && <Sentence project={project} tunnel={tunnel} />}
-            </div>
-          </div>
-        </Dialog>
-      )}
-      {dialog === "close" && tunnel !== undefined && (
-        <Dialog title={`Close ${nameOf(tunnel)}`} onClose={() => setDialog("", true)}>
-          <p>The agent that opened the tunnel owns it, and opens it again whenever it is closed elsewhere. Stop that agent where it runs:</p>
-          <Facts rows={[["A command in a terminal", <>press <kbd>q</kbd> or <kbd>Ctrl C</kbd></>], ["A service", <code key="service">systemctl stop svc-agent</code>], ["A container", <code key="container">docker stop NAME</code>]]} />
-          <p class="quiet small">The agent is {agentsOf(tunnel, live.objects.tunnels, live.objects.clients).map(describe).join(", ") || "not connected"}.</p>
-        </Dialog>
-      )}
+      {dialog === "share" && tunnel !== undefined && <ShareDialog project={project} tunnel={tunnel} onClose={() => setDialog("", true)} />}
+      {dialog === "close" && tunnel !== undefined && <CloseDialog tunnel={tunnel} agents={agentsOf(tunnel, live.objects.tunnels, live.objects.clients)} onClose={() => setDialog("", true)} />}
     </Page>
   );
 }
@@ -86,20 +69,6 @@ function Gone({ here }: { here: string }) {
       <ButtonLink href={`${here}?tab=requests`}>Its stored requests</ButtonLink>
     </Empty>
   );
-}
-
-/** The agents behind the name: several may share it. */
-function agentsOf(tunnel: LiveTunnel, tunnels: ReadonlyMap<string, LiveTunnel>, clients: ReadonlyMap<string, Client>): Client[] {
-  const ids = new Set<string>();
-  for (const one of tunnels.values()) {
-    const isSame = one.id === tunnel.id || (tunnel.hostname !== undefined && one.hostname === tunnel.hostname) || (tunnel.hostname === undefined && tunnel.name !== undefined && one.name === tunnel.name);
-    if (isSame && one.client_id !== undefined) ids.add(one.client_id);
-  }
-  return [...ids].map((id) => clients.get(id) ?? { id, status: "offline" });
-}
-
-function describe(client: Client): string {
-  return [client.agent, client.version, client.os].filter((part) => part !== undefined).join(" ") || client.id;
 }
 
 function Details({ project, tunnel, agents }: { project: string; tunnel: LiveTunnel; agents: readonly Client[] }) {
@@ -156,17 +125,12 @@ function Details({ project, tunnel, agents }: { project: string; tunnel: LiveTun
   );
 }
 
-function Sentence({ project, tunnel }: { project: string; tunnel: LiveTunnel }) {
-  const settings = useSettings(project).data;
-  return <p>{sentence(tunnel, settings)}</p>;
-}
-
 function Access({ project, tunnel }: { project: string; tunnel: LiveTunnel }) {
   const settings = useSettings(project);
   const rules = useMemo(() => accessRules(tunnel, settings.data), [tunnel, settings.data]);
   return (
     <Card isFlush title={sentence(tunnel, settings.data)}>
-      <div class="scroll">
+      <div class="scroll" tabIndex={0} role="region" aria-label="Rules">
         <table class="table">
           <thead>
             <tr>
