@@ -1,5 +1,7 @@
 //! The dashboard of `svc up` in Chromium, with real agents and visitors.
 
+mod failures;
+
 use std::fs;
 
 use anyhow::Result;

@@ -1,6 +1,7 @@
 // Sharing and closing a tunnel, from its page and from the list.
 
 import type { Client, Tunnel } from "../../live/objects";
+import { hasSameName } from "../../live/successor";
 import { sentence } from "../../format/access";
 import { useSettings, useUser } from "../../api/data";
 import { Dialog } from "../../ui/dialog";
@@ -67,8 +68,7 @@ export function CloseDialog({ tunnel, agents, onClose }: { tunnel: Tunnel; agent
 export function agentsOf(tunnel: Tunnel, tunnels: ReadonlyMap<string, Tunnel>, clients: ReadonlyMap<string, Client>): Client[] {
   const ids = new Set<string>();
   for (const one of tunnels.values()) {
-    const isSame = one.id === tunnel.id || (tunnel.hostname !== undefined && one.hostname === tunnel.hostname) || (tunnel.hostname === undefined && tunnel.name !== undefined && one.name === tunnel.name);
-    if (isSame && one.client_id !== undefined) ids.add(one.client_id);
+    if ((one.id === tunnel.id || hasSameName(one, tunnel)) && one.client_id !== undefined) ids.add(one.client_id);
   }
   return [...ids].map((id) => clients.get(id) ?? { id, status: "offline" });
 }

@@ -1,12 +1,13 @@
 // One tunnel: addresses, agents, settings, access rules, traffic and its requests.
 
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useSettings } from "../../api/data";
 import { accessRules, sentence } from "../../format/access";
 import type { Client, Tunnel as LiveTunnel } from "../../live/objects";
-import { useLive } from "../../live/project";
-import { useFilter } from "../../router/location";
-import { to } from "../../router/match";
+import { type LiveView, useLive } from "../../live/project";
+import { successorOf } from "../../live/successor";
+import { navigate, useAddress, useFilter } from "../../router/location";
+import { to, withQuery } from "../../router/match";
 import { Button, ButtonLink, Card, Code, Empty, Facts, Labels, Page, Pill, Skeleton, Status, Tabs, Time } from "../../ui/parts";
 import { browserLink, dialAddress, nameOf, visitAddress } from "../address";
 import { TrafficGraphs } from "../traffic";
@@ -16,23 +17,24 @@ import { agentsOf, CloseDialog, describe, Sentence, ShareDialog } from "./tunnel
 
 export function TunnelPage({ project, id }: { project: string; id: string }) {
   const live = useLive(project);
-  const tunnel = live.objects.tunnels.get(id);
+  const tunnel = useTunnel(live, project, id);
+  const isOnline = live.objects.tunnels.has(id);
   const [tab] = useFilter("tab", "overview");
   const [dialog, setDialog] = useFilter("show");
   const base = `${to("/projects/:id", { id: project })}/tunnels`;
   const here = `${base}/${encodeURIComponent(id)}`;
-  const link = tunnel === undefined ? undefined : browserLink(tunnel);
+  const link = tunnel === undefined || !isOnline ? undefined : browserLink(tunnel);
   const tabs = [["overview", "Overview"], ["access", "Access"], ["requests", "Requests"]] as const;
   return (
     <Page
       title={tunnel === undefined ? "Tunnel" : nameOf(tunnel)}
       note={
         <>
-          <a href={base}>Tunnels</a> · <Status of={tunnel?.status ?? (live.objects.hasSnapshot ? "offline" : "connecting")} />
+          <a href={base}>Tunnels</a> · <Status of={isOnline ? (tunnel?.status ?? "online") : live.objects.hasSnapshot ? "offline" : "connecting"} />
         </>
       }
       actions={
-        tunnel !== undefined && (
+        isOnline && (
           <>
             <Button icon="share" onClick={() => setDialog("share")}>Share</Button>
             {link !== undefined && (
@@ -46,26 +48,51 @@ export function TunnelPage({ project, id }: { project: string; id: string }) {
       }
     >
       <LiveState live={live} />
+      {tunnel !== undefined && !isOnline && (
+        <div class="note is-warn" role="status">
+          <strong>This tunnel is not online</strong>
+          <span>Its agent was stopped, or it is reconnecting. The page shows it as soon as it is online again.</span>
+        </div>
+      )}
       <Tabs label="Views of the tunnel" items={tabs.map(([value, text]) => ({ href: value === "overview" ? here : `${here}?tab=${value}`, text, isChosen: tab === value }))} />
       {tab === "requests" ? (
         <RequestLog project={project} tunnel={id} />
       ) : tunnel === undefined ? (
-        live.objects.hasSnapshot ? <Gone here={here} /> : <Skeleton rows={6} />
+        live.objects.hasSnapshot ? <Gone here={here} base={base} /> : <Skeleton rows={6} />
       ) : tab === "access" ? (
         <Access project={project} tunnel={tunnel} />
       ) : (
         <Details project={project} tunnel={tunnel} agents={agentsOf(tunnel, live.objects.tunnels, live.objects.clients)} />
       )}
-      {dialog === "share" && tunnel !== undefined && <ShareDialog project={project} tunnel={tunnel} onClose={() => setDialog("", true)} />}
-      {dialog === "close" && tunnel !== undefined && <CloseDialog tunnel={tunnel} agents={agentsOf(tunnel, live.objects.tunnels, live.objects.clients)} onClose={() => setDialog("", true)} />}
+      {dialog === "share" && tunnel !== undefined && isOnline && <ShareDialog project={project} tunnel={tunnel} onClose={() => setDialog("", true)} />}
+      {dialog === "close" && tunnel !== undefined && isOnline && <CloseDialog tunnel={tunnel} agents={agentsOf(tunnel, live.objects.tunnels, live.objects.clients)} onClose={() => setDialog("", true)} />}
     </Page>
   );
 }
 
-function Gone({ here }: { here: string }) {
+/**
+ * The tunnel, also after it has ended: its content stays until the agent has opened it again, and then the address
+ * changes to the new id.
+ */
+function useTunnel(live: LiveView, project: string, id: string): LiveTunnel | undefined {
+  const { query } = useAddress();
+  const last = useRef<LiveTunnel | undefined>(undefined);
+  const online = live.objects.tunnels.get(id);
+  if (online !== undefined) last.current = online;
+  const known = last.current?.id === id ? last.current : undefined;
+  const next = known === undefined || online !== undefined ? undefined : successorOf(known, live.objects.tunnels)?.id;
+  useEffect(() => {
+    if (next === undefined) return;
+    const page = to("/projects/:id/tunnels/:tunnel", { id: project, tunnel: next });
+    navigate(withQuery(page, query), { replace: true });
+  }, [next]);
+  return known;
+}
+
+function Gone({ here, base }: { here: string; base: string }) {
   return (
     <Empty icon="tunnels" title="This tunnel is not online">
-      <p class="quiet">Its agent was stopped, or it reconnected with another id. The page shows it as soon as it is online again.</p>
+      <p class="quiet">Its agent was stopped, or it reconnected with another id. <a href={base}>Tunnels that are online</a></p>
       <ButtonLink href={`${here}?tab=requests`}>Its stored requests</ButtonLink>
     </Empty>
   );
