@@ -1,5 +1,6 @@
 //! The dashboard of `svc up` in Chromium, with real agents and visitors.
 
+mod actions;
 mod failures;
 
 use std::fs;
