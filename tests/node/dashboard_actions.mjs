@@ -72,7 +72,9 @@ async function palette(world, page) {
 async function credential(page) {
   await page.goto("/credentials?new=1");
   const form = page.getByRole("dialog", { name: "New credential" });
-  await form.getByLabel("Name", { exact: true }).fill("robot");
+  // The form loads after the dialog has opened.
+  await form.getByLabel("Name", { exact: true }).and(page.locator(":focus")).waitFor();
+  await page.keyboard.type("robot");
   await form.getByLabel("Only these tunnels").pressSequentially("shop, blog");
   await form.getByText("the tunnels shop, blog").waitFor();
   await form.getByRole("button", { name: "Edit as JSON" }).click();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { asCsv, asJson, type Entry, filterEntries, isFiltered, loadNewest, NO_FILTER, PLATFORM } from "../src/pages/audit-search";
+import { asCsv, asJson, type Entry, filterEntries, isFiltered, loadNewest, NO_FILTER, PLATFORM, targetOf } from "../src/pages/audit-search";
 
 const names = new Map([["usr_1", "Ada"], ["prj_1", "shop"]]);
 
@@ -56,4 +56,10 @@ test("an export of an audit log has names and ids", () => {
   assert.equal(read["actorName"], "Ada");
   assert.equal(read["targetName"], "shop");
   assert.equal(read["targetId"], "prj_1");
+});
+
+test("a target without a known name has that of the details", () => {
+  assert.equal(targetOf(entry("adt_1", { targetId: "prj_1", details: { name: "old" } }), names), "shop");
+  assert.equal(targetOf(entry("adt_1", { targetId: "inv_1", details: { email: "grace@example.com", role: "admin" } }), names), "grace@example.com");
+  assert.equal(targetOf(entry("adt_1", { targetId: "inv_1", details: { name: 7, email: "" } }), names), "inv_1");
 });

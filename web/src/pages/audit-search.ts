@@ -73,7 +73,7 @@ export function asCsv(entries: readonly Entry[], names: Names): string {
 
 /** The entries as the API returns them, with the names that the page shows. */
 export function asJson(entries: readonly Entry[], names: Names): string {
-  const named = entries.map((one) => ({ ...one, actorName: actorOf(one, names), targetName: names.get(one.targetId) }));
+  const named = entries.map((one) => ({ ...one, actorName: actorOf(one, names), targetName: targetOf(one, names) }));
   return `${JSON.stringify(named, null, 2)}\n`;
 }
 
@@ -81,8 +81,11 @@ export function actorOf(one: Entry, names: Names): string {
   return one.actorUserId === undefined ? "the platform" : (names.get(one.actorUserId) ?? one.actorUserId);
 }
 
+/** The name of the target; for an object that is gone or has no list, the name in the details. */
 export function targetOf(one: Entry, names: Names): string {
-  return names.get(one.targetId) ?? one.targetId;
+  const details: Readonly<Record<string, unknown>> = one.details;
+  const named = ["name", "email", "hostname"].map((key) => details[key]).find((value) => typeof value === "string" && value !== "");
+  return names.get(one.targetId) ?? (typeof named === "string" ? named : one.targetId);
 }
 
 function row(one: Entry, names: Names): string[] {
