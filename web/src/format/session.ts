@@ -39,7 +39,7 @@ export function endOf(session: Session): string {
   return session.exit_code === undefined ? "ended" : `ended with ${session.exit_code}`;
 }
 
-/** What a request for control asks for. */
+/** The time or the commands that a request for control asks for. */
 export function amountOf(request: ControlRequest): string {
   const parts = [];
   if (request.control_seconds !== undefined) parts.push(`for ${span(request.control_seconds * 1000)}`);

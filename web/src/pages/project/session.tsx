@@ -59,7 +59,7 @@ export function SessionDialog({ project, id, names, onClose }: Props) {
           changed();
         }}
       >
-        What was shown and typed is deleted for good. The session stays in the list.
+        Everything that was shown and typed is deleted for good. The session stays in the list.
       </Confirm>
     );
   }

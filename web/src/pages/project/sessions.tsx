@@ -30,7 +30,7 @@ export function Sessions({ project }: { project: string }) {
   return (
     <Page
       title="Terminal sessions"
-      note="Who used which terminal, live and recorded."
+      note="Uses of the terminals of the project, live and recorded."
       actions={<ButtonLink href={`${path("/projects/:id", { id: project })}/terminals`}>Open a terminal</ButtonLink>}
     >
       {mayRead && (

@@ -28,7 +28,7 @@ export function ShareDialog({ project, tunnel, onClose }: { project: string; tun
   );
 }
 
-/** Who may visit the tunnel. */
+/** The visitors that the tunnel admits, in words. */
 export function Sentence({ project, tunnel }: { project: string; tunnel: Tunnel }) {
   const settings = useSettings(project).data;
   return <p>{sentence(tunnel, settings)}</p>;
