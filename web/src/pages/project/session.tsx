@@ -42,7 +42,7 @@ export function SessionDialog({ project, id, names, onClose }: Props) {
           changed();
         }}
       >
-        Its command is ended, and everybody in it is disconnected. The recording stays.
+        Its command is ended, and each participant is disconnected. The recording stays.
       </Confirm>
     );
   }
@@ -117,7 +117,7 @@ function Requests({ project, session, names, mayDecide }: { project: string; ses
       <Loaded of={requests} rows={1}>
         {(list) =>
           list.length === 0 ? (
-            <p class="quiet">Nobody has asked.</p>
+            <p class="quiet">There is no request.</p>
           ) : (
             <ul class="plain rows">
               {list.map((one) => (
