@@ -62,11 +62,13 @@ class Managed:
         (self.dir / "platform.yaml").write_text(json.dumps({
             "platform": {"base_url": self.base, "listen_addr": f"127.0.0.1:{self.port}",
                          "data_dir": f"{self.dir}/platform", "log_level": "error"},
-            "engines": [{"cluster_domain": HOST, "enrolment_secret_file": f"{self.dir}/enrolment"}],
+            "engines": [{"cluster_domain": HOST, "enrolment_secret_file": f"{self.dir}/enrolment",
+                         "ca_file": f"{self.dir}/ca.pem"}],
             "catalog": {"plans": [{"plan": "basic", "limits": NO_LIMIT}],
                         "regions": [{"provider": "other", "region": "local", "engine_port": self.engine_port}]}}))
         ready = self.platform("--create-admin", "ada@example.com")
-        self.token = self.sign_in(ready["admin_password"])
+        self.password = ready["admin_password"]
+        self.token = self.sign_in(self.password)
         self.project = self.create()
         self.host = f"{self.project['endpoint']}.{HOST}"
         self.trust = ssl.create_default_context(cafile=self.dir / "ca.pem")

@@ -11,6 +11,7 @@ import { Events } from "./pages/project/events";
 import { Requests } from "./pages/project/log";
 import { Overview } from "./pages/project/overview";
 import { Servers } from "./pages/project/servers";
+import { Sessions } from "./pages/project/sessions";
 import { Settings } from "./pages/project/settings";
 import { TunnelPage } from "./pages/project/tunnel";
 import { Tunnels } from "./pages/project/tunnels";
@@ -45,6 +46,7 @@ export const ROUTES: readonly Route[] = [
   ...project("/domains", (id) => <Domains project={id} />),
   ...project("/webhooks", (id) => <Webhooks project={id} />),
   ...project("/webhooks/:webhook", (id, params) => <WebhookPage project={id} id={params["webhook"] ?? ""} />),
+  ...project("/recordings", (id) => <Sessions project={id} />),
   ...project("/servers", (id) => <Servers project={id} />),
   ...project("/usage", (id) => <Usage project={id} />),
   ...project("/settings", (id) => <Settings project={id} />),

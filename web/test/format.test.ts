@@ -5,7 +5,7 @@ import { ruleSentence, ruleStep } from "../src/format/advice";
 import { linksByAddress } from "../src/format/links";
 import { bytes, csv, millis, price, rate, relative, words } from "../src/format/text";
 import { readVisit, statusClass } from "../src/format/visit";
-import { boundaryText, NO_BOUNDARY, resources } from "../src/pages/credentials/boundary";
+import { boundaryText, NO_BOUNDARY, parseResources, resources } from "../src/pages/credentials/boundary";
 import { browserLink, visitAddress } from "../src/pages/address";
 import { filterTunnels, hasLabel } from "../src/pages/project/filter";
 import { formatLabels, parseLabels, parseList } from "../src/pages/project/labels";
@@ -98,6 +98,14 @@ test("a boundary is as narrow as its choice", () => {
     tunnels: { projects: ["prj_1"], scopes: { tunnels: { create: false, connect: { filters: { name: "web" }, params: { path: { regex: "^/a" } } }, list: { filters: { name: "web" } } } } },
   });
   assert.match(boundaryText({ ...NO_BOUNDARY, projects: ["prj_1"] }, new Map([["prj_1", "local"]])), /in local/);
+});
+
+test("a boundary in JSON is an object of tunnels, or none", () => {
+  assert.deepEqual(parseResources(" "), { value: undefined });
+  const written = { tunnels: { OR: [{ workspaces: ["wks_1"] }] } };
+  assert.deepEqual(parseResources(JSON.stringify(written)), { value: written });
+  assert.match(parseResources("{").error ?? "", /^This is not JSON/);
+  for (const text of ["[]", "null", "7", "{}"]) assert.match(parseResources(text).error ?? "", /member tunnels/, text);
 });
 
 test("the palette finds every word, and starts of names first", () => {

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Batch, gapMs } from "../src/live/batch";
 import { LiveObjects, MAX_EVENTS } from "../src/live/objects";
 import { sseReader } from "../src/live/sse";
+import { successorOf } from "../src/live/successor";
 import { add, columns, percentile, rangeOf, requestsOf, type Traffic, trafficQuery } from "../src/live/traffic";
 import { visible } from "../src/ui/virtual";
 
@@ -81,4 +83,63 @@ test("only the visible rows of ten thousand exist", () => {
   assert.ok(first > 4900 && first <= 5000 && end >= 5010 && end - first < 40);
   assert.deepEqual(visible(0, 480, 48, 0), [0, 0]);
   assert.deepEqual(visible(1e9, 480, 48, 10), [9, 10]);
+});
+
+test("a burst of 5,000 events is a few updates, and none of them is lost", () => {
+  let now = 0;
+  const timers: { at: number; run: () => void }[] = [];
+  const after = (ms: number, run: () => void) => void timers.push({ at: now + ms, run });
+  const advance = (to: number) => {
+    for (;;) {
+      timers.sort((one, other) => one.at - other.at);
+      const next = timers[0];
+      if (next === undefined || next.at > to) break;
+      timers.shift();
+      now = next.at;
+      next.run();
+    }
+    now = to;
+  };
+  const live = new LiveObjects();
+  live.apply([event("state.initial", { tunnels: Array.from({ length: 10_000 }, (_, index) => ({ id: `tun_${index}` })) })]);
+  let updates = 0;
+  let events = 0;
+  const show = (texts: readonly string[]) => {
+    updates += 1;
+    events += texts.length;
+    live.apply(texts);
+  };
+  const batch = new Batch(show, () => gapMs(live.tunnels.size), { now: () => now, after, frame: (run) => after(16, run) });
+  // Ten seconds with 500 events each second, in pieces of one event.
+  for (let index = 0; index < 5_000; index += 1) {
+    advance(index * 2);
+    batch.add([event("tunnel.updated", { id: `tun_${index}`, name: `new-${index}` })]);
+  }
+  advance(20_000);
+  assert.equal(events, 5_000);
+  assert.ok(updates <= 10_000 / 600 + 2, `${updates} updates`);
+  assert.equal(live.tunnels.get("tun_4999")?.name, "new-4999");
+  assert.equal(live.events.length, MAX_EVENTS);
+});
+
+test("an update does not wait for a frame on a hidden page", () => {
+  const waits: number[] = [];
+  let updates = 0;
+  const runs: (() => void)[] = [];
+  const after = (ms: number, run: () => void) => void (waits.push(ms), runs.push(run));
+  const batch = new Batch(() => (updates += 1), () => 100, { now: () => 0, after, frame: () => {} });
+  batch.add(["{}"]);
+  assert.deepEqual(waits, [1_000]);
+  for (const run of runs) run();
+  assert.equal(updates, 1);
+});
+
+test("a tunnel that its agent opened again continues the lost one", () => {
+  const lost = { id: "tun_1", name: "shop", hostname: "shop.example.com" };
+  const tunnels = (...all: { id: string; name?: string; hostname?: string }[]) => new Map(all.map((one) => [one.id, one]));
+  assert.equal(successorOf(lost, tunnels({ id: "tun_2", name: "other", hostname: "other.example.com" })), undefined);
+  assert.equal(successorOf(lost, tunnels({ id: "tun_3", name: "shop", hostname: "shop.example.com" }))?.id, "tun_3");
+  // A private tunnel has only a name.
+  assert.equal(successorOf({ id: "tun_1", name: "db" }, tunnels({ id: "tun_4", name: "db" }))?.id, "tun_4");
+  assert.equal(successorOf({ id: "tun_1" }, tunnels({ id: "tun_5" })), undefined, "without a name there is no successor");
 });

@@ -122,6 +122,18 @@ impl Control {
         self.start_again()
     }
 
+    /// Restarts it on the same port with the authority of the engine's certificate, so that its pages
+    /// show what the engine reports.
+    ///
+    /// # Errors
+    /// As [`first`](Self::first).
+    pub(crate) fn start_with_engine_authority(&mut self, ca_file: &Path) -> Result<()> {
+        let mut config: Value = serde_json::from_slice(&fs::read(&self.config)?)?;
+        config["engines"][0]["ca_file"] = json!(ca_file);
+        fs::write(&self.config, format!("{config:#}"))?;
+        self.start_again()
+    }
+
     fn start(config: PathBuf, log: PathBuf, port: u16, more: &[&str]) -> Result<Self> {
         let mut command = Command::new(program()?);
         command
@@ -248,4 +260,5 @@ impl Control {
 /// The file with the cluster's secret, next to the configuration.
 pub(crate) const ENROLMENT: &str = "enrolment.secret";
 
-const EMAIL: &str = "ada@example.com";
+/// The administrator's address.
+pub(crate) const EMAIL: &str = "ada@example.com";

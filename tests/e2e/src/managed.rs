@@ -8,10 +8,11 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use crate::control::{Control, ENROLMENT};
+use crate::control::{Control, EMAIL, ENROLMENT};
 use crate::process::logs;
+use crate::script::command;
 use crate::svc::program;
-use crate::{Agent, Answer, CLIENT, Curl, Postgres, Relay, Svc};
+use crate::{Agent, Answer, CLIENT, Curl, Postgres, Process, Relay, Svc};
 
 /// A managed pair: `svc platform` and `svc engine` as separate processes, with a network between
 /// them that can be interrupted, and one project.
@@ -24,6 +25,7 @@ pub struct ManagedPair {
     pub link: Relay,
     /// The database, if it is not an embedded one.
     pub postgres: Option<Postgres>,
+    password: Value,
     token: String,
     project: Value,
     directory: TempDir,
@@ -68,6 +70,19 @@ impl ManagedPair {
         Self::start(Some(Postgres::start()?), &json!({}), &json!({}))
     }
 
+    /// With an embedded database and a platform that trusts the engine's certificate, so that its
+    /// pages show what the engine reports.
+    ///
+    /// # Errors
+    /// As [`on_sqlite`](Self::on_sqlite).
+    pub fn with_live_pages() -> Result<Self> {
+        let mut managed = Self::on_sqlite()?;
+        let authority = managed.engine.ca_file().to_owned();
+        // The engine's certificate exists only after the platform's first start.
+        managed.control.start_with_engine_authority(&authority)?;
+        Ok(managed)
+    }
+
     /// `platform` and `engine` override sections of their configurations.
     fn start(postgres: Option<Postgres>, platform: &Value, engine: &Value) -> Result<Self> {
         let directory = tempfile::tempdir()?;
@@ -93,11 +108,13 @@ impl ManagedPair {
         control.sign_in(&jar)?;
         let token = control.token(&jar)?;
         let project = create_project(&control, &token)?;
+        let password = control.ready()["admin_password"].clone();
         let managed = Self {
             engine,
             control,
             link,
             postgres,
+            password,
             token,
             project,
             directory,
@@ -153,6 +170,22 @@ impl ManagedPair {
         let ended = agent.process().wait_for_exit()?;
         ensure!(ended == Some(3), "{ended:?}: {}", agent.log());
         agent.full_log()
+    }
+
+    /// Starts a script of `tests/node`, which drives Chromium through `browser.mjs` and prints what
+    /// it needs. It receives the platform and the administrator in `given`.
+    ///
+    /// # Errors
+    /// Node is not installed: run `cargo xtask test`.
+    pub fn node(&self, name: &str) -> Result<Process> {
+        let world = json!({
+            "url": self.control.base_url(),
+            "shots": self.directory.path().join("shots"),
+            "given": {"email": EMAIL, "password": self.password, "project": self.project()},
+        });
+        let mut command = command(name)?;
+        command.env("SVC_TEST_WORLD", world.to_string());
+        Process::start(&mut command, &self.directory.path().join("script.log"))
     }
 
     /// Starts `count` agents with `svc forward`, some in parallel.

@@ -72,3 +72,24 @@ export function csv(rows: readonly (readonly string[])[]): string {
   };
   return rows.map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
 }
+
+/**
+ * The time from the start of the day `from` to the end of the day `to` in the reader's zone; days are
+ * like `2026-01-31`. Another text is no limit.
+ */
+export function dayRange(from: string, to: string): { readonly start: number | undefined; readonly end: number | undefined } {
+  // Days are not always 24 hours long.
+  return { start: midnight(from, 0), end: midnight(to, 1) };
+}
+
+function midnight(day: string, later: number): number | undefined {
+  const parts = /^(\d{4})-(\d{2})-(\d{2})$/.exec(day);
+  if (parts === null) return undefined;
+  return new Date(Number(parts[1]), Number(parts[2]) - 1, Number(parts[3]) + later).getTime();
+}
+
+/** A time in the reader's zone and in UTC, for display on hover. */
+export function bothZones(date: Date): string {
+  const local = date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  return `${local} · ${date.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC")}`;
+}

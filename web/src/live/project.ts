@@ -6,6 +6,7 @@ import { engineBase } from "../api/client";
 import { onRecovery, reportFailure, reportSuccess } from "../api/connection";
 import { ApiError, parseProblem, unreachable } from "../api/problem";
 import { Store, useStore } from "../store";
+import { Batch, gapMs } from "./batch";
 import { LiveObjects } from "./objects";
 import { sseReader } from "./sse";
 
@@ -58,9 +59,10 @@ class ProjectStream {
   #stopRecovery: (() => void) | undefined;
   #hidden: ReturnType<typeof setTimeout> | undefined;
   #isPaused = false;
-  #batch: string[] = [];
-  #isBatchDue = false;
-  #lastFlush = -Infinity;
+  readonly #batch = new Batch(
+    (texts) => this.#apply(texts),
+    () => gapMs(this.#objects.tunnels.size),
+  );
 
   constructor(project: string, onEnd: () => void) {
     this.#project = project;
@@ -148,7 +150,7 @@ class ProjectStream {
         if (done) break;
         silence = setTimeout(() => stop.abort(), SILENCE_MS);
         const texts = events.push(value);
-        if (texts.length > 0) this.#take(texts);
+        if (texts.length > 0) this.#batch.add(texts);
       }
       // The stream ended, for example because its token expired: reconnect immediately, and the response
       // says if that is no longer allowed.
@@ -161,34 +163,10 @@ class ProjectStream {
     }
   }
 
-  /**
-   * Events wait for the next frame, so that many of them are one update; with many objects they wait
-   * longer, because each update sorts them. A hidden page has no frames, so that a timer takes over.
-   */
-  #take(texts: string[]): void {
-    this.#batch.push(...texts);
-    if (this.#isBatchDue) return;
-    this.#isBatchDue = true;
-    let isDone = false;
-    const flush = () => {
-      if (isDone) return;
-      isDone = true;
-      this.#isBatchDue = false;
-      const batch = this.#batch;
-      this.#batch = [];
-      this.#objects.apply(batch);
-      this.#attempt = 0;
-      this.#lastFlush = performance.now();
-      this.#show({ state: "live", error: undefined });
-    };
-    const gap = Math.min(100 + this.#objects.tunnels.size / 20, 1_000);
-    const wait = this.#lastFlush + gap - performance.now();
-    if (wait > 0) {
-      setTimeout(flush, wait);
-    } else {
-      requestAnimationFrame(flush);
-      setTimeout(flush, 1_000);
-    }
+  #apply(texts: readonly string[]): void {
+    this.#objects.apply(texts);
+    this.#attempt = 0;
+    this.#show({ state: "live", error: undefined });
   }
 
   #show(change: Partial<LiveView>): void {

@@ -4,75 +4,167 @@ import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import type { Control } from "../api/client";
 import { type Resource, useResource } from "../api/resource";
-import { csv, words } from "../format/text";
-import { useFilter } from "../router/location";
+import { count, words } from "../format/text";
+import { navigate, useAddress, useFilter } from "../router/location";
+import { withQuery } from "../router/match";
 import { useAction } from "../ui/dialog";
-import { Search, Select } from "../ui/fields";
+import { Day, Search, Select } from "../ui/fields";
 import { Button, Card, Empty, Failure, Json, Loaded, Page, Paging, Time } from "../ui/parts";
+import { save } from "../ui/save";
 import { toast } from "../ui/toasts";
+import { actorOf, asCsv, asJson, type AuditFilter, type Entry, filterEntries, isFiltered, type Loaded as Newest, loadNewest, type Names, PLATFORM, targetOf } from "./audit-search";
 
-type Entry = Control<"AuditEntry">;
 type Fetch = (page: number, signal: AbortSignal | undefined) => Promise<Control<"AuditList">>;
 
 const PAGE_SIZE = 100;
 /** Most pages of an export, so that a long log loads in limited time: 10,000 entries. */
 const MAX_EXPORT_PAGES = 100;
+/** Pages that a filter searches first, and with each "Search older entries": 1,000 entries. */
+const SEARCH_PAGES = 10;
 
 export { PAGE_SIZE as AUDIT_PAGE_SIZE };
 
-export function Audit({ title, note, cacheKey, fetch, names, tabs }: { title: string; note: string; cacheKey: string; fetch: Fetch; names: ReadonlyMap<string, string>; tabs?: ComponentChildren }) {
-  const [page, setPage] = useFilter("page", "1");
-  const [action, setAction] = useFilter("action");
-  const [q, setQ] = useFilter("q");
-  const list: Resource<Control<"AuditList">> = useResource(`${cacheKey}/${page}`, (signal) => fetch(Number(page) || 1, signal), { every: 30_000 });
+export function Audit({ title, note, cacheKey, fetch, names, tabs }: { title: string; note: string; cacheKey: string; fetch: Fetch; names: Names; tabs?: ComponentChildren }) {
+  const filter = useAuditFilter();
   const { isBusy, error, run } = useAction();
-  const entries = list.data?.entries;
-  const actions = useMemo(() => [...new Set((entries ?? []).map((one) => one.action))].sort(), [entries]);
-  const found = useMemo(() => filterEntries(entries ?? [], action, q, names), [entries, action, q, names]);
-  const download = () =>
+  const download = (kind: "csv" | "json") =>
     run(async () => {
-      const all: Entry[] = [];
-      for (let next = 1; next <= MAX_EXPORT_PAGES; next += 1) {
-        const part = await fetch(next, undefined);
-        all.push(...part.entries);
-        if (next >= part.totalPages) break;
-      }
-      save("audit.csv", csv([["time", "action", "actor", "actor id", "credential", "address", "target kind", "target", "details"], ...filterEntries(all, action, q, names).map((one) => row(one, names))]));
-      toast("The log is saved as audit.csv.");
+      const { entries, isComplete } = await loadNewest((page) => fetch(page, undefined), MAX_EXPORT_PAGES, filter.from);
+      const found = filterEntries(entries, filter, names);
+      if (kind === "csv") save("audit.csv", "text/csv", asCsv(found, names));
+      else save("audit.json", "application/json", asJson(found, names));
+      toast(`${count(found.length)} entries are saved as audit.${kind}.${isComplete ? "" : ` Only the newest ${count(entries.length)} entries were searched.`}`);
     });
   return (
     <Page
       title={title}
       note={note}
       actions={
-        <Button isBusy={isBusy} onClick={download}>
-          Export as CSV
-        </Button>
+        <>
+          <Button isBusy={isBusy} onClick={() => download("csv")}>
+            Export as CSV
+          </Button>
+          <Button isBusy={isBusy} onClick={() => download("json")}>
+            Export as JSON
+          </Button>
+        </>
       }
     >
       {tabs}
-      {error !== undefined && <Failure error={error} onRetry={download} />}
-      <div class="bar">
-        <Search label="Search names, targets and addresses" value={q} onValue={(value) => setQ(value, true)} />
-        <Select label="Action" isLabelSeen={false} value={action} onValue={setAction} options={[{ value: "", text: "All actions" }, ...[...new Set([...actions, ...(action === "" ? [] : [action])])].map((value) => ({ value, text: words(value) }))]} />
-      </div>
-      <Card isFlush>
-        <Loaded of={list}>
-          {(data) =>
-            found.length === 0 ? (
-              <Empty icon="audit" title={data.entries.length === 0 ? "Nothing was done yet" : "Nothing matches on this page"} />
-            ) : (
-              <Entries entries={found} names={names} />
-            )
-          }
-        </Loaded>
-        {list.data !== undefined && <Paging page={list.data.page} totalPages={list.data.totalPages} total={list.data.total} onPage={(next) => setPage(String(next))} />}
-      </Card>
+      {error !== undefined && <Failure error={error} />}
+      {isFiltered(filter) ? <Found cacheKey={cacheKey} fetch={fetch} filter={filter} names={names} /> : <All cacheKey={cacheKey} fetch={fetch} filter={filter} names={names} />}
     </Page>
   );
 }
 
-function Entries({ entries, names }: { entries: readonly Entry[]; names: ReadonlyMap<string, string> }) {
+interface ListProps {
+  cacheKey: string;
+  fetch: Fetch;
+  filter: AuditFilter;
+  names: Names;
+}
+
+/** Pages of the whole log. */
+function All({ cacheKey, fetch, filter, names }: ListProps) {
+  const [page, setPage] = useFilter("page", "1");
+  const list: Resource<Control<"AuditList">> = useResource(`${cacheKey}/${page}`, (signal) => fetch(Number(page) || 1, signal), { every: 30_000 });
+  return (
+    <>
+      <Filters filter={filter} entries={list.data?.entries ?? []} names={names} />
+      <Card isFlush>
+        <Loaded of={list}>{(data) => (data.entries.length === 0 ? <Empty icon="audit" title="Nothing was done yet" /> : <Entries entries={data.entries} names={names} />)}</Loaded>
+        {list.data !== undefined && <Paging page={list.data.page} totalPages={list.data.totalPages} total={list.data.total} onPage={(next) => setPage(String(next))} />}
+      </Card>
+    </>
+  );
+}
+
+/** The entries that match, in the newest part of the log. */
+function Found({ cacheKey, fetch, filter, names }: ListProps) {
+  const [page, setPage] = useFilter("page", "1");
+  const [depth, setDepth] = useState(SEARCH_PAGES);
+  const newest: Resource<Newest> = useResource(`${cacheKey}/newest/${depth}/${filter.from}`, (signal) => loadNewest((next) => fetch(next, signal), depth, filter.from));
+  // The entries of a smaller search stay while a deeper one loads.
+  const [last, setLast] = useState<Newest | undefined>(undefined);
+  if (newest.data !== undefined && newest.data !== last) setLast(newest.data);
+  const data = newest.data ?? last;
+  const found = useMemo(() => filterEntries(data?.entries ?? [], filter, names), [data, filter, names]);
+  const totalPages = Math.ceil(found.length / PAGE_SIZE);
+  const shown = Math.min(Math.max(1, Number(page) || 1), Math.max(1, totalPages));
+  return (
+    <>
+      <Filters filter={filter} entries={data?.entries ?? []} names={names} />
+      <Card isFlush>
+        <Loaded of={{ ...newest, data }}>
+          {(all) => (
+            <>
+              {found.length === 0 ? <Empty icon="search" title="Nothing matches" /> : <Entries entries={found.slice((shown - 1) * PAGE_SIZE, shown * PAGE_SIZE)} names={names} />}
+              <Paging page={shown} totalPages={totalPages} total={found.length} onPage={(next) => setPage(String(next))} />
+              <div class="paging">
+                <span class="small quiet" role="status">
+                  {all.isComplete ? `${count(found.length)} entries match.` : `${count(found.length)} of the newest ${count(all.entries.length)} entries match; the log has ${count(all.total)}.`}
+                </span>
+                <span class="buttons">
+                  {!all.isComplete && (
+                    <Button isBusy={newest.isLoading} onClick={() => setDepth(depth + SEARCH_PAGES)}>
+                      Search older entries
+                    </Button>
+                  )}
+                  <Button isBusy={newest.isLoading} onClick={newest.reload}>
+                    Search again
+                  </Button>
+                </span>
+              </div>
+            </>
+          )}
+        </Loaded>
+      </Card>
+    </>
+  );
+}
+
+function useAuditFilter(): AuditFilter {
+  const { query } = useAddress();
+  const [action, actor, from, to, q] = ["action", "actor", "from", "to", "q"].map((name) => query[name] ?? "") as [string, string, string, string, string];
+  return useMemo(() => ({ action, actor, from, to, q }), [action, actor, from, to, q]);
+}
+
+function Filters({ filter, entries, names }: { filter: AuditFilter; entries: readonly Entry[]; names: Names }) {
+  const { path, query } = useAddress();
+  const [, setAction] = useFilter("action");
+  const [, setActor] = useFilter("actor");
+  const [, setFrom] = useFilter("from");
+  const [, setTo] = useFilter("to");
+  const [, setQ] = useFilter("q");
+  const actions = useMemo(() => sorted([...entries.map((one) => one.action), filter.action]), [entries, filter.action]);
+  const actors = useMemo(() => sorted([...entries.map((one) => one.actorUserId ?? PLATFORM), filter.actor]), [entries, filter.actor]);
+  return (
+    <div class="bar" role="search" aria-label="Filters">
+      <Search label="Search names, targets and addresses" value={filter.q} onValue={(value) => setQ(value, true)} />
+      <Select label="Action" isLabelSeen={false} value={filter.action} onValue={setAction} options={[{ value: "", text: "All actions" }, ...actions.map((value) => ({ value, text: words(value) }))]} />
+      <Select
+        label="Actor"
+        isLabelSeen={false}
+        value={filter.actor}
+        onValue={setActor}
+        options={[{ value: "", text: "Everyone" }, ...actors.map((value) => ({ value, text: value === PLATFORM ? "The platform" : (names.get(value) ?? value) }))]}
+      />
+      <Day label="From" value={filter.from} onValue={setFrom} />
+      <Day label="To" value={filter.to} onValue={setTo} />
+      {isFiltered(filter) && (
+        <Button look="bare" icon="close" onClick={() => navigate(withQuery(path, { of: query["of"] ?? "" }))}>
+          Show all
+        </Button>
+      )}
+    </div>
+  );
+}
+
+function sorted(values: readonly string[]): string[] {
+  return [...new Set(values.filter((value) => value !== ""))].sort();
+}
+
+function Entries({ entries, names }: { entries: readonly Entry[]; names: Names }) {
   const [open, setOpen] = useState("");
   return (
     <ul class="plain rows">
@@ -81,48 +173,34 @@ function Entries({ entries, names }: { entries: readonly Entry[]; names: Readonl
           <div class="row">
             <span class="stack">
               <span>
-                <strong>{words(one.action)}</strong> <span class="quiet">by</span> {actor(one, names)}
+                <strong>{words(one.action)}</strong> <span class="quiet">by</span> <Named id={one.actorUserId} name={actorOf(one, names)} />
               </span>
               <span class="small quiet">
-                {one.targetKind} {names.get(one.targetId) ?? one.targetId}
+                {words(one.targetKind)} <Named id={one.targetId} name={targetOf(one, names)} />
                 {one.ip !== undefined && ` · from ${one.ip}`}
-                {one.actorCredentialId !== undefined && ` · with ${one.actorCredentialId}`}
+                {one.actorCredentialId !== undefined && (
+                  <>
+                    {" · with "}
+                    <Named id={one.actorCredentialId} name={names.get(one.actorCredentialId) ?? one.actorCredentialId} />
+                  </>
+                )}
               </span>
             </span>
             <span class="small quiet">
               <Time at={one.createdAt} />{" "}
-              {Object.keys(one.details).length > 0 && (
-                <Button look="bare" aria-expanded={open === one.id} onClick={() => setOpen(open === one.id ? "" : one.id)}>
-                  Details
-                </Button>
-              )}
+              <Button look="bare" aria-expanded={open === one.id} onClick={() => setOpen(open === one.id ? "" : one.id)}>
+                Details
+              </Button>
             </span>
           </div>
-          {open === one.id && <Json value={one.details} />}
+          {open === one.id && <Json value={one} />}
         </li>
       ))}
     </ul>
   );
 }
 
-export function filterEntries(entries: readonly Entry[], action: string, q: string, names: ReadonlyMap<string, string>): Entry[] {
-  const text = q.trim().toLowerCase();
-  return entries.filter((one) => (action === "" || one.action === action) && (text === "" || row(one, names).join(" ").toLowerCase().includes(text)));
-}
-
-function row(one: Entry, names: ReadonlyMap<string, string>): string[] {
-  return [one.createdAt, one.action, actor(one, names), one.actorUserId ?? "", one.actorCredentialId ?? "", one.ip ?? "", one.targetKind, names.get(one.targetId) ?? one.targetId, JSON.stringify(one.details)];
-}
-
-function actor(one: Entry, names: ReadonlyMap<string, string>): string {
-  return one.actorUserId === undefined ? "the platform" : (names.get(one.actorUserId) ?? one.actorUserId);
-}
-
-function save(name: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name;
-  link.click();
-  URL.revokeObjectURL(url);
+/** A name, with its id on hover. */
+function Named({ id, name }: { id: string | undefined; name: string }) {
+  return <span title={id === name ? undefined : id}>{name}</span>;
 }

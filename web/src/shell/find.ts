@@ -26,6 +26,8 @@ export function find(commands: readonly Command[], text: string): readonly Comma
       }
       score += at === 0 ? 4 : /[\s._-]/.test(all[at - 1] ?? "") ? 2 : 1;
       if (at < name.length) score += 2;
+      // A name before longer ones that start with it.
+      if (/^([\s._-]|$)/.test(all.slice(at + word.length))) score += 1;
     }
     if (score > 0) found.push({ command, score, index });
   }

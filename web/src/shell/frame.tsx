@@ -12,6 +12,7 @@ import { Menu } from "../ui/menu";
 import { Button } from "../ui/parts";
 import { openPalette } from "./palette";
 import { operatorItems, projectItems, type Item, workspaceItems } from "./places";
+import { signOut } from "./sign-out";
 
 export function Frame({ project, workspace, children }: { project: string | undefined; workspace: string | undefined; children: ComponentChildren }) {
   const [isOpen, setOpen] = useState(false);
@@ -164,15 +165,6 @@ function AccountMenu() {
       )}
     </Menu>
   );
-}
-
-/** The form of the server-rendered pages, so that signing out also works for other tabs. */
-function signOut(): void {
-  const form = document.createElement("form");
-  form.method = "post";
-  form.action = "/logout";
-  document.body.append(form);
-  form.submit();
 }
 
 function Banner() {

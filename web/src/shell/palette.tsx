@@ -5,14 +5,17 @@ import { useProjects, useUser, useWorkspaces } from "../api/data";
 import { callEngine } from "../api/client";
 import { useResource } from "../api/resource";
 import { navigate, useAddress } from "../router/location";
-import { to } from "../router/match";
 import { Store, useStore } from "../store";
+import type { Tunnel } from "../live/objects";
+import { commands, SIGN_OUT } from "./commands";
 import { find, type Command } from "./find";
-import { operatorItems, projectItems, workspaceItems } from "./places";
+import { signOut } from "./sign-out";
 
 const isOpen = new Store(false);
-/** Tunnels that the palette searches. */
+/** Tunnels of each project that the palette searches. */
 const MAX_TUNNELS = 1000;
+/** Projects whose tunnels it searches on a page without a project: each costs a request to an engine. */
+const MAX_PROJECTS = 5;
 
 export function openPalette(): void {
   isOpen.set(true);
@@ -58,7 +61,8 @@ function Open({ project }: { project: string | undefined }) {
   const run = (command: Command | undefined) => {
     if (command === undefined) return;
     close();
-    navigate(command.href);
+    if (command.href === SIGN_OUT) signOut();
+    else navigate(command.href);
   };
   // Enter may follow a letter before its results are shown.
   const newest = (typed: string) => (typed === text ? found : find(commands, typed));
@@ -93,7 +97,7 @@ function Open({ project }: { project: string | undefined }) {
       />
       <ul role="listbox" id={`${id}-list`} aria-label="Results">
         {found.map((command, index) => (
-          <li key={command.href} id={`${id}-${index}`} role="option" aria-selected={index === chosen} onClick={() => run(command)}>
+          <li key={`${command.href} ${command.text}`} id={`${id}-${index}`} role="option" aria-selected={index === chosen} onClick={() => run(command)}>
             <span class="cut">{command.text}</span>
             <span class="quiet small cut">{command.kind}</span>
           </li>
@@ -107,37 +111,23 @@ function Open({ project }: { project: string | undefined }) {
 function useCommands(project: string | undefined): readonly Command[] {
   const projects = useProjects().data;
   const workspaces = useWorkspaces().data;
-  const user = useUser().data;
-  const tunnels = useResource(project === undefined ? undefined : `project/${project}/palette`, (signal) =>
-    callEngine("get", project ?? "", "/api/tunnels", { query: { params: JSON.stringify({ limit: MAX_TUNNELS }) }, signal }),
-  ).data;
-  return useMemo(() => {
-    const commands: Command[] = [
-      { text: "Publish something", kind: "Action", href: project === undefined ? "/welcome" : `/welcome?project=${encodeURIComponent(project)}` },
-      { text: "Create a project", kind: "Action", href: "/projects?new=1" },
-      { text: "Create a token", kind: "Action", href: "/credentials?new=1" },
-      { text: "Projects", kind: "Page", href: "/projects" },
-      { text: "Workspaces", kind: "Page", href: "/workspaces" },
-      { text: "Credentials", kind: "Page", href: "/credentials" },
-      { text: "Your account", kind: "Page", href: "/account" },
-    ];
-    if (project !== undefined) {
-      const name = projects?.find((one) => one.id === project)?.name ?? "Project";
-      for (const item of projectItems(project)) commands.push({ text: item.text, kind: name, href: item.href });
-      const base = to("/projects/:id", { id: project });
-      commands.push({ text: "Add a domain", kind: "Action", href: `${base}/domains?new=1` });
-      commands.push({ text: "Create a webhook", kind: "Action", href: `${base}/webhooks?new=1` });
-      for (const tunnel of tunnels ?? []) {
-        if (tunnel.id === undefined) continue;
-        commands.push({ text: tunnel.name ?? tunnel.hostname ?? tunnel.id, kind: "Tunnel", href: `${base}/tunnels/${encodeURIComponent(tunnel.id)}` });
-      }
-    }
-    for (const one of projects ?? []) commands.push({ text: one.name, kind: "Project", href: to("/projects/:id", { id: one.id }) });
-    for (const one of workspaces ?? []) {
-      for (const item of workspaceItems(one.id)) commands.push({ text: item.isExact === true ? one.name : item.text, kind: item.isExact === true ? "Workspace" : one.name, href: item.href });
-      commands.push({ text: "Invite a member", kind: `Action · ${one.name}`, href: `${to("/workspaces/:id", { id: one.id })}/members?new=1` });
-    }
-    if (user?.role === "admin") for (const item of operatorItems()) commands.push({ text: item.text, kind: "Installation", href: item.href });
-    return commands;
-  }, [project, projects, workspaces, user, tunnels]);
+  const isOperator = useUser().data?.role === "admin";
+  const ids = project === undefined ? (projects ?? []).slice(0, MAX_PROJECTS).map((one) => one.id) : [project];
+  const tunnels = useResource(ids.length === 0 ? undefined : `palette/${ids.join()}`, (signal) => tunnelsOf(ids, signal)).data;
+  return useMemo(
+    () => commands({ project, projects: projects ?? [], workspaces: workspaces ?? [], isOperator, tunnels: tunnels ?? new Map() }),
+    [project, projects, workspaces, isOperator, tunnels],
+  );
+}
+
+/** Tunnels by project. An engine that does not respond leaves out its projects. */
+async function tunnelsOf(projects: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, readonly Tunnel[]>> {
+  const query = { params: JSON.stringify({ limit: MAX_TUNNELS }) };
+  const lists = await Promise.allSettled(projects.map((project) => callEngine("get", project, "/api/tunnels", { query, signal })));
+  const found = new Map<string, readonly Tunnel[]>();
+  for (const [index, list] of lists.entries()) {
+    const project = projects[index];
+    if (project !== undefined && list.status === "fulfilled") found.set(project, list.value);
+  }
+  return found;
 }

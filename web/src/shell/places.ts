@@ -22,6 +22,7 @@ export function projectItems(project: string): Item[] {
     { href: at("/domains"), text: "Domains", icon: "domains" },
     { href: at("/webhooks"), text: "Webhooks", icon: "webhooks" },
     { href: at("/terminals"), text: "Terminals", icon: "terminal" },
+    { href: at("/recordings"), text: "Terminal sessions", icon: "play" },
     { href: at("/servers"), text: "Terminal servers", icon: "engine" },
     { href: at("/usage"), text: "Usage", icon: "usage" },
     { href: at("/settings"), text: "Settings", icon: "settings" },

@@ -23,8 +23,10 @@ export function Dialog({ title, isWide = false, onClose, children }: DialogProps
     const element = dialog.current;
     element?.showModal();
     // The first field, else the first button after the close button.
-    element?.querySelector<HTMLElement>("input, select, textarea, .buttons button")?.focus();
+    element?.querySelector<HTMLElement>(`${FIELDS}, .buttons button`)?.focus();
+    const stop = element === null ? undefined : focusWhenLoaded(element);
     return () => {
+      stop?.();
       element?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
@@ -48,6 +50,20 @@ export function Dialog({ title, isWide = false, onClose, children }: DialogProps
       </div>
     </dialog>
   );
+}
+
+const FIELDS = "input, select, textarea";
+
+/** Focuses the first field of content that loads later, unless the person has moved on meanwhile. */
+function focusWhenLoaded(dialog: HTMLDialogElement): () => void {
+  const observer = new MutationObserver(() => {
+    const field = dialog.querySelector<HTMLElement>(FIELDS);
+    if (field === null) return;
+    observer.disconnect();
+    if (document.activeElement === dialog || document.activeElement?.closest(".dialog-head") != null) field.focus();
+  });
+  if (dialog.querySelector(FIELDS) === null) observer.observe(dialog, { childList: true, subtree: true });
+  return () => observer.disconnect();
 }
 
 /** The state of an action: it runs once at a time, and its failure stays in place. */

@@ -94,3 +94,13 @@ export function Check({ label, isChecked, onChange, hint }: { label: ComponentCh
 export function Search({ label, value, onValue }: { label: string; value: string; onValue: (value: string) => void }) {
   return <input class="input search" type="search" aria-label={label} placeholder={label} value={value} autocomplete="off" spellcheck={false} onInput={(event) => onValue(event.currentTarget.value)} />;
 }
+
+/** A day in the reader's zone, as a filter. */
+export function Day({ label, value, onValue }: { label: string; value: string; onValue: (value: string) => void }) {
+  return (
+    <label class="day">
+      <span class="small quiet">{label}</span>
+      <input class="input" type="date" value={value} onChange={(event) => onValue(event.currentTarget.value)} />
+    </label>
+  );
+}

@@ -11,6 +11,7 @@ const PATHS = {
   webhooks: "M8 8a4 4 0 1 1 6.5 3.1L17 16M8.5 17H16a3 3 0 1 0 3-3M12 8l-3.5 6A3 3 0 1 1 6 14",
   keys: "M14 10a4 4 0 1 0-3.5 4L12 15.5h2V17h2v2h3v-3z",
   terminal: "M4 5h16v14H4zM7 9l3 3-3 3M12 15h4",
+  play: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18M10 8.500v7l6-3.500z",
   members: "M9 11a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7M3 20c0-4 2.5-6 6-6s6 2 6 6M16 4.5a3.5 3.5 0 0 1 0 6M17.500 14.500c2.200.8 3.500 2.700 3.500 5.500",
   usage: "M5 20V10M12 20V4M19 20v-7",
   audit: "M6 3h9l4 4v14H6zM15 3v4h4M9 12h7M9 16h7",
@@ -25,6 +26,7 @@ const PATHS = {
   down: "M6 9l6 6 6-6",
   plus: "M12 5v14M5 12h14",
   out: "M14 4h6v6M20 4l-9 9M18 14v6H4V6h6",
+  share: "M12 15V4M8 8l4-4 4 4M5 12v8h14v-8",
   alert: "M12 4l9 16H3zM12 10v4M12 17h.01",
 } as const;
 

@@ -4,7 +4,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, nextStep } from "../api/problem";
 import type { Resource } from "../api/resource";
-import { relative } from "../format/text";
+import { bothZones, relative } from "../format/text";
 import { useAddress } from "../router/location";
 import { withQuery } from "../router/match";
 import { useNow } from "./clock";
@@ -102,9 +102,8 @@ export function Time({ at, isRelative = true }: { at: string | number | undefine
   const date = new Date(at);
   if (Number.isNaN(date.getTime())) return <span class="quiet">–</span>;
   const local = date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  const utc = date.toISOString();
   return (
-    <time dateTime={utc} title={`${local} · ${utc.replace("T", " ").replace(/\.\d+Z$/, " UTC")}`}>
+    <time dateTime={date.toISOString()} title={bothZones(date)}>
       {isRelative ? relative(date.getTime(), now) : local}
     </time>
   );
@@ -123,9 +122,9 @@ export function Pill({ tone = "plain", isLive = false, children }: { tone?: Tone
 
 export function toneOf(status: string | undefined): Tone {
   if (status === undefined) return "plain";
-  if (["online", "active", "verified", "succeeded", "connected", "enabled", "accepted", "found"].includes(status)) return "good";
-  if (["suspended", "failed", "denied", "error", "expired", "unavailable", "missing", "different", "network_error", "timeout"].includes(status)) return "bad";
-  if (["pending", "warned", "retrying", "delivering", "quarantined", "inconsistent", "unreachable", "pending_enrollment"].includes(status)) return "warn";
+  if (["online", "active", "verified", "succeeded", "connected", "enabled", "accepted", "found", "granted"].includes(status)) return "good";
+  if (["suspended", "failed", "denied", "error", "expired", "unavailable", "missing", "different", "network_error", "timeout", "errored"].includes(status)) return "bad";
+  if (["pending", "warned", "retrying", "delivering", "quarantined", "inconsistent", "unreachable", "pending_enrollment", "opening", "closing"].includes(status)) return "warn";
   return "plain";
 }
 

@@ -1,5 +1,8 @@
 //! The dashboard of `svc up` in Chromium, with real agents and visitors.
 
+mod actions;
+mod failures;
+
 use std::fs;
 
 use anyhow::Result;

@@ -45,3 +45,18 @@ export function boundaryText(choice: BoundaryChoice, projectNames: ReadonlyMap<s
   const path = choice.path === "" || !choice.mayConnect ? "" : `, and visit only paths that match ${choice.path}`;
   return `It may ${actions.join(", ")} ${names} ${place}${path}, as far as its permissions allow.`;
 }
+
+/** A boundary that was written as JSON. An error says what is wrong; the server checks the rest. */
+export function parseResources(text: string): { value: Record<string, unknown> | undefined; error?: undefined } | { error: string } {
+  if (text.trim() === "") return { value: undefined };
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (thrown) {
+    return { error: `This is not JSON: ${thrown instanceof Error ? thrown.message : "it cannot be read"}.` };
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value) || !("tunnels" in value)) {
+    return { error: "A boundary is an object with the member tunnels." };
+  }
+  return { value: value as Record<string, unknown> };
+}

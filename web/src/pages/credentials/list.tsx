@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
 import { useFilter } from "../../router/location";
+import { to } from "../../router/match";
 import { Check, Search, Select } from "../../ui/fields";
 import { Confirm, Dialog, SecretDialog } from "../../ui/dialog";
 import { Button, Card, Empty, Facts, Json, Loaded, Page, Paging, Pill, Status, Time } from "../../ui/parts";
@@ -117,7 +118,7 @@ export function Credentials() {
           />
         </Dialog>
       )}
-      {chosen !== "" && <Detail id={chosen} onClose={() => setChosen("", true)} onSecret={setSecret} />}
+      {chosen !== "" && <Detail key={chosen} id={chosen} onClose={() => setChosen("", true)} onSecret={setSecret} />}
       {secret !== undefined && <SecretDialog title="Your token" secret={secret} note="Copy it now: it is shown only once. A lost token can be rotated." onClose={() => setSecret(undefined)} />}
     </Page>
   );
@@ -171,8 +172,8 @@ function Detail({ id, onClose, onSecret }: { id: string; onClose: () => void; on
                 ["Ends", data.expiresAt === undefined ? "never" : <Time key="ends" at={data.expiresAt} />],
                 ["Last used", data.lastUsedAt === undefined ? "never" : <Time key="used" at={data.lastUsedAt} />],
                 ["Last address", data.lastUsedIp],
-                ["Issued by", data.issuedBy === undefined ? "you, in a browser" : <code key="by">{data.issuedBy}</code>],
-                ["Rotated to", data.rotatedTo === undefined ? undefined : <code key="to">{data.rotatedTo}</code>],
+                ["Issued by", data.issuedBy === undefined ? "you, in a browser" : <CredentialLink key="by" id={data.issuedBy} />],
+                ["Rotated to", data.rotatedTo === undefined ? undefined : <CredentialLink key="to" id={data.rotatedTo} />],
                 ["Fingerprint", data.fingerprint ?? data.issuerFingerprint],
                 ["Public id", data.tokenEndpoint],
                 ["Id", <code key="id">{data.id}</code>],
@@ -196,5 +197,14 @@ function Detail({ id, onClose, onSecret }: { id: string; onClose: () => void; on
         )}
       </Loaded>
     </Dialog>
+  );
+}
+
+/** Another credential of the person, which may be revoked meanwhile. */
+function CredentialLink({ id }: { id: string }) {
+  return (
+    <a href={to("/credentials", {}, { credential: id })}>
+      <code>{id}</code>
+    </a>
   );
 }

@@ -8,7 +8,7 @@ import type { Permission } from "../../api/roles";
 import { useAction } from "../../ui/dialog";
 import { Field, Select } from "../../ui/fields";
 import { Button, Failure, Skeleton } from "../../ui/parts";
-import { type BoundaryChoice, NO_BOUNDARY, resources } from "./boundary";
+import { type BoundaryChoice, NO_BOUNDARY, parseResources, resources } from "./boundary";
 import { BoundaryPicker, PermissionPicker } from "./picker";
 import { PRESETS } from "./presets";
 
@@ -30,11 +30,14 @@ export function NewCredential({ onIssued, onClose }: { onIssued: (issued: Contro
   const [pem, setPem] = useState("");
   const [chosen, setChosen] = useState<ReadonlySet<Permission> | undefined>(new Set(PRESETS[0]?.permissions ?? []));
   const [boundary, setBoundary] = useState<BoundaryChoice>(NO_BOUNDARY);
+  const [json, setJson] = useState<string | undefined>(undefined);
+  const written = json === undefined ? { value: resources(boundary) } : parseResources(json);
   const { isBusy, error, run } = useAction();
   const key = type === "app" ? "publicKeyPem" : type === "mtls" ? "certificatePem" : type === "ca" ? "issuerPem" : undefined;
   const save = () =>
     run(async () => {
-      const limits = resources(boundary);
+      if (written.error !== undefined) return;
+      const limits = written.value;
       const issued = await call("post", "/api/credentials", {
         body: {
           type: (type === "ca" ? "mtls" : type) as Control<"CredentialKind">,
@@ -72,10 +75,10 @@ export function NewCredential({ onIssued, onClose }: { onIssued: (issued: Contro
       {key !== undefined && <Field label={key === "publicKeyPem" ? "Public key" : "Certificate"} name={key} value={pem} onValue={setPem} error={error} rows={6} isRequired hint={key === "publicKeyPem" ? "PEM: P-256, P-521 or Ed25519." : "PEM."} />}
       <Select label="Lifetime" value={days} onValue={setDays} options={LIFETIMES} hint={days === "" ? "Issuing this needs a recent proof that it is you." : undefined} />
       <PermissionPicker owned={new Set(whoami.data.permissions)} chosen={chosen} onChange={setChosen} />
-      <BoundaryPicker projects={projects} choice={boundary} onChange={setBoundary} />
+      <BoundaryPicker projects={projects} choice={boundary} onChange={setBoundary} json={json} onJson={setJson} error={error} />
       {error !== undefined && <Failure error={error} />}
       <div class="buttons">
-        <Button type="submit" look="main" isBusy={isBusy || (chosen !== undefined && chosen.size === 0)}>
+        <Button type="submit" look="main" isBusy={isBusy || written.error !== undefined || (chosen !== undefined && chosen.size === 0)}>
           Issue
         </Button>
         <Button onClick={onClose}>Cancel</Button>

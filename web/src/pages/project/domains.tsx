@@ -9,6 +9,7 @@ import { Confirm, Dialog, useAction } from "../../ui/dialog";
 import { Field, Select } from "../../ui/fields";
 import { Button, Card, Code, CopyButton, Empty, Facts, Failure, Loaded, Page, Status, Time } from "../../ui/parts";
 import { toast } from "../../ui/toasts";
+import { Certificate } from "./certificate";
 import { useProjectRights } from "./rights";
 
 type Domain = Control<"Domain">;
@@ -121,6 +122,7 @@ function One({ project, domain, mayWrite }: { project: string; domain: Domain; m
               Check the records now
             </Button>
           )}
+          {(domain.status === "verified" || domain.certificate?.source === "uploaded") && <Certificate project={project} domain={domain} />}
           <Button onClick={() => setAutomatic(true)}>Can my provider enter them?</Button>
           <Button look="grave" onClick={() => setRemoving(true)}>
             Remove

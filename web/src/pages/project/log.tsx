@@ -1,7 +1,7 @@
 // The request log: filters, live rows, and one visit with its timing, rule and next step.
 
 import { useMemo, useState } from "preact/hooks";
-import { bytes, millis } from "../../format/text";
+import { bothZones, bytes, millis } from "../../format/text";
 import { statusClass, type Visit } from "../../format/visit";
 import { useLog } from "../../live/use-log";
 import { useFilter } from "../../router/location";
@@ -83,9 +83,9 @@ function Row({ visit, style, onOpen }: { visit: Visit; style: { top: string; hei
   const time = new Date(visit.at);
   return (
     <button type="button" class="vrow columns-log" style={{ ...style }} onClick={onOpen}>
-      <span class="number cut" title={time.toISOString()}>
+      <time class="number cut" dateTime={time.toISOString()} title={bothZones(time)}>
         {time.toLocaleTimeString(undefined, { hour12: false })}
-      </span>
+      </time>
       <Pill tone={toneOfVisit(visit)}>{visit.status ?? (visit.outcome === "connected" ? "open" : visit.outcome)}</Pill>
       <span class="cut">{visit.method ?? "stream"}</span>
       <span class="cut">

@@ -1,41 +1,42 @@
 // One tunnel: addresses, agents, settings, access rules, traffic and its requests.
 
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useSettings } from "../../api/data";
 import { accessRules, sentence } from "../../format/access";
 import type { Client, Tunnel as LiveTunnel } from "../../live/objects";
-import { useLive } from "../../live/project";
-import { useFilter } from "../../router/location";
-import { to } from "../../router/match";
-import { Dialog } from "../../ui/dialog";
+import { type LiveView, useLive } from "../../live/project";
+import { successorOf } from "../../live/successor";
+import { navigate, useAddress, useFilter } from "../../router/location";
+import { to, withQuery } from "../../router/match";
 import { Button, ButtonLink, Card, Code, Empty, Facts, Labels, Page, Pill, Skeleton, Status, Tabs, Time } from "../../ui/parts";
-import { QrCode } from "../../ui/qr";
 import { browserLink, dialAddress, nameOf, visitAddress } from "../address";
 import { TrafficGraphs } from "../traffic";
 import { RequestLog } from "./log";
 import { LiveState } from "./overview";
+import { agentsOf, CloseDialog, describe, Sentence, ShareDialog } from "./tunnel-dialogs";
 
 export function TunnelPage({ project, id }: { project: string; id: string }) {
   const live = useLive(project);
-  const tunnel = live.objects.tunnels.get(id);
+  const tunnel = useTunnel(live, project, id);
+  const isOnline = live.objects.tunnels.has(id);
   const [tab] = useFilter("tab", "overview");
   const [dialog, setDialog] = useFilter("show");
   const base = `${to("/projects/:id", { id: project })}/tunnels`;
   const here = `${base}/${encodeURIComponent(id)}`;
-  const link = tunnel === undefined ? undefined : browserLink(tunnel);
+  const link = tunnel === undefined || !isOnline ? undefined : browserLink(tunnel);
   const tabs = [["overview", "Overview"], ["access", "Access"], ["requests", "Requests"]] as const;
   return (
     <Page
       title={tunnel === undefined ? "Tunnel" : nameOf(tunnel)}
       note={
         <>
-          <a href={base}>Tunnels</a> · <Status of={tunnel?.status ?? (live.objects.hasSnapshot ? "offline" : "connecting")} />
+          <a href={base}>Tunnels</a> · <Status of={isOnline ? (tunnel?.status ?? "online") : live.objects.hasSnapshot ? "offline" : "connecting"} />
         </>
       }
       actions={
-        tunnel !== undefined && (
+        isOnline && (
           <>
-            {link !== undefined && <Button onClick={() => setDialog("share")}>Share</Button>}
+            <Button icon="share" onClick={() => setDialog("share")}>Share</Button>
             {link !== undefined && (
               <a class="button is-main" href={link} target="_blank" rel="noreferrer">
                 Open
@@ -47,59 +48,54 @@ export function TunnelPage({ project, id }: { project: string; id: string }) {
       }
     >
       <LiveState live={live} />
+      {tunnel !== undefined && !isOnline && (
+        <div class="note is-warn" role="status">
+          <strong>This tunnel is not online</strong>
+          <span>Its agent was stopped, or it is reconnecting. The page shows it as soon as it is online again.</span>
+        </div>
+      )}
       <Tabs label="Views of the tunnel" items={tabs.map(([value, text]) => ({ href: value === "overview" ? here : `${here}?tab=${value}`, text, isChosen: tab === value }))} />
       {tab === "requests" ? (
         <RequestLog project={project} tunnel={id} />
       ) : tunnel === undefined ? (
-        live.objects.hasSnapshot ? <Gone here={here} /> : <Skeleton rows={6} />
+        live.objects.hasSnapshot ? <Gone here={here} base={base} /> : <Skeleton rows={6} />
       ) : tab === "access" ? (
         <Access project={project} tunnel={tunnel} />
       ) : (
         <Details project={project} tunnel={tunnel} agents={agentsOf(tunnel, live.objects.tunnels, live.objects.clients)} />
       )}
-      {dialog === "share" && link !== undefined && (
-        <Dialog title="Share" onClose={() => setDialog("", true)}>
-          <div class="online">
-            <QrCode text={link} label={`QR code of ${link}`} />
-            <div>
-              <Code text={link} label="Copy the address" />
-              {tunnel !== undefined && <Sentence project={project} tunnel={tunnel} />}
-            </div>
-          </div>
-        </Dialog>
-      )}
-      {dialog === "close" && tunnel !== undefined && (
-        <Dialog title={`Close ${nameOf(tunnel)}`} onClose={() => setDialog("", true)}>
-          <p>The agent that opened the tunnel owns it, and opens it again whenever it is closed elsewhere. Stop that agent where it runs:</p>
-          <Facts rows={[["A command in a terminal", <>press <kbd>q</kbd> or <kbd>Ctrl C</kbd></>], ["A service", <code key="service">systemctl stop svc-agent</code>], ["A container", <code key="container">docker stop NAME</code>]]} />
-          <p class="quiet small">The agent is {agentsOf(tunnel, live.objects.tunnels, live.objects.clients).map(describe).join(", ") || "not connected"}.</p>
-        </Dialog>
-      )}
+      {dialog === "share" && tunnel !== undefined && isOnline && <ShareDialog project={project} tunnel={tunnel} onClose={() => setDialog("", true)} />}
+      {dialog === "close" && tunnel !== undefined && isOnline && <CloseDialog tunnel={tunnel} agents={agentsOf(tunnel, live.objects.tunnels, live.objects.clients)} onClose={() => setDialog("", true)} />}
     </Page>
   );
 }
 
-function Gone({ here }: { here: string }) {
+/**
+ * The tunnel, also after it has ended: its content stays until the agent has opened it again, and then the address
+ * changes to the new id.
+ */
+function useTunnel(live: LiveView, project: string, id: string): LiveTunnel | undefined {
+  const { query } = useAddress();
+  const last = useRef<LiveTunnel | undefined>(undefined);
+  const online = live.objects.tunnels.get(id);
+  if (online !== undefined) last.current = online;
+  const known = last.current?.id === id ? last.current : undefined;
+  const next = known === undefined || online !== undefined ? undefined : successorOf(known, live.objects.tunnels)?.id;
+  useEffect(() => {
+    if (next === undefined) return;
+    const page = to("/projects/:id/tunnels/:tunnel", { id: project, tunnel: next });
+    navigate(withQuery(page, query), { replace: true });
+  }, [next]);
+  return known;
+}
+
+function Gone({ here, base }: { here: string; base: string }) {
   return (
     <Empty icon="tunnels" title="This tunnel is not online">
-      <p class="quiet">Its agent was stopped, or it reconnected with another id. The page shows it as soon as it is online again.</p>
+      <p class="quiet">Its agent was stopped, or it reconnected with another id. <a href={base}>Tunnels that are online</a></p>
       <ButtonLink href={`${here}?tab=requests`}>Its stored requests</ButtonLink>
     </Empty>
   );
-}
-
-/** The agents behind the name: several may share it. */
-function agentsOf(tunnel: LiveTunnel, tunnels: ReadonlyMap<string, LiveTunnel>, clients: ReadonlyMap<string, Client>): Client[] {
-  const ids = new Set<string>();
-  for (const one of tunnels.values()) {
-    const isSame = one.id === tunnel.id || (tunnel.hostname !== undefined && one.hostname === tunnel.hostname) || (tunnel.hostname === undefined && tunnel.name !== undefined && one.name === tunnel.name);
-    if (isSame && one.client_id !== undefined) ids.add(one.client_id);
-  }
-  return [...ids].map((id) => clients.get(id) ?? { id, status: "offline" });
-}
-
-function describe(client: Client): string {
-  return [client.agent, client.version, client.os].filter((part) => part !== undefined).join(" ") || client.id;
 }
 
 function Details({ project, tunnel, agents }: { project: string; tunnel: LiveTunnel; agents: readonly Client[] }) {
@@ -156,17 +152,12 @@ function Details({ project, tunnel, agents }: { project: string; tunnel: LiveTun
   );
 }
 
-function Sentence({ project, tunnel }: { project: string; tunnel: LiveTunnel }) {
-  const settings = useSettings(project).data;
-  return <p>{sentence(tunnel, settings)}</p>;
-}
-
 function Access({ project, tunnel }: { project: string; tunnel: LiveTunnel }) {
   const settings = useSettings(project);
   const rules = useMemo(() => accessRules(tunnel, settings.data), [tunnel, settings.data]);
   return (
     <Card isFlush title={sentence(tunnel, settings.data)}>
-      <div class="scroll">
+      <div class="scroll" tabIndex={0} role="region" aria-label="Rules">
         <table class="table">
           <thead>
             <tr>

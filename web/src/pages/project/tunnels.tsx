@@ -7,7 +7,7 @@ import type { Tunnel } from "../../live/objects";
 import { useLive } from "../../live/project";
 import { requestsOf } from "../../live/traffic";
 import { useTraffic } from "../../live/use-traffic";
-import { useFilter } from "../../router/location";
+import { navigate, useFilter } from "../../router/location";
 import { to, withQuery } from "../../router/match";
 import { Search, Select } from "../../ui/fields";
 import { Button, ButtonLink, Card, Empty, Labels, Page, Skeleton, Status, Time } from "../../ui/parts";
@@ -15,9 +15,9 @@ import { Spark } from "../../ui/spark";
 import { Virtual } from "../../ui/virtual";
 import { nameOf, visitAddress } from "../address";
 import { Publish } from "../publish";
-import { navigate } from "../../router/location";
 import { filterTunnels } from "./filter";
 import { LivePill, LiveState, useIsEmpty } from "./overview";
+import { agentsOf, CloseDialog, ShareDialog } from "./tunnel-dialogs";
 
 const PROTOCOLS = ["http", "tls", "tcp", "dtls", "quic", "webtty"];
 
@@ -29,6 +29,17 @@ export function Tunnels({ project }: { project: string }) {
   const [visibility, setVisibility] = useFilter("visibility");
   const [label, setLabel] = useFilter("label");
   const found = useMemo(() => filterTunnels([...live.objects.tunnels.values()], { search, protocol, visibility, label }), [live, search, protocol, visibility, label]);
+  const [dialog, setDialog] = useFilter("show");
+  const [chosenId, setChosen] = useFilter("tunnel");
+  const chosen = live.objects.tunnels.get(chosenId);
+  const open = (show: string, id: string) => {
+    setChosen(id, true);
+    setDialog(show);
+  };
+  const close = () => {
+    setDialog("", true);
+    setChosen("", true);
+  };
   const traffic = useTraffic(project, "15m", "tunnel").data;
   const requests = useMemo(() => (traffic === undefined ? undefined : requestsOf(traffic)), [traffic]);
   const total = live.objects.tunnels.size;
@@ -78,7 +89,7 @@ export function Tunnels({ project }: { project: string }) {
               </Empty>
             ) : (
               <>
-                <div class="vhead columns-tunnel" aria-hidden="true">
+                <div class="vhead has-actions columns-tunnel" aria-hidden="true">
                   <span>Name</span>
                   <span>Address</span>
                   <span>Protocol</span>
@@ -86,27 +97,45 @@ export function Tunnels({ project }: { project: string }) {
                   <span>Requests, 15 min</span>
                   <span>Since</span>
                 </div>
-                <Virtual label={`${found.length} tunnels`} rows={found} height={48} narrowHeight={68} row={(tunnel, style) => <Row key={tunnel.id} tunnel={tunnel} base={base} requests={requests?.(tunnel.name) ?? []} style={style} />} />
+                <Virtual label={`${found.length} tunnels`} rows={found} height={48} narrowHeight={68} row={(tunnel, style) => <Row key={tunnel.id} tunnel={tunnel} base={base} requests={requests?.(tunnel.name) ?? []} style={style} onShow={open} />} />
               </>
             )}
           </Card>
         </>
       )}
+      {dialog === "share" && chosen !== undefined && <ShareDialog project={project} tunnel={chosen} onClose={close} />}
+      {dialog === "close" && chosen !== undefined && <CloseDialog tunnel={chosen} agents={agentsOf(chosen, live.objects.tunnels, live.objects.clients)} onClose={close} />}
     </Page>
   );
 }
 
-function Row({ tunnel, base, requests, style }: { tunnel: Tunnel; base: string; requests: readonly number[]; style: { top: string; height: string } }) {
+interface RowProps {
+  tunnel: Tunnel;
+  base: string;
+  requests: readonly number[];
+  style: { top: string; height: string };
+  onShow: (dialog: string, id: string) => void;
+}
+
+function Row({ tunnel, base, requests, style, onShow }: RowProps) {
+  const id = tunnel.id ?? "";
+  const name = nameOf(tunnel);
   return (
-    <a class="vrow columns-tunnel" href={`${base}/tunnels/${encodeURIComponent(tunnel.id ?? "")}`} style={{ ...style }}>
-      <strong class="cut">{nameOf(tunnel)}</strong>
-      <span class="cut quiet">{visitAddress(tunnel) ?? "private"}</span>
-      <span>{tunnel.protocol ?? "http"}</span>
-      <span class="cut">
-        <Labels of={tunnel.labels} />
+    <div class="vitem" style={{ ...style }}>
+      <a class="vrow columns-tunnel" href={`${base}/tunnels/${encodeURIComponent(id)}`}>
+        <strong class="cut">{name}</strong>
+        <span class="cut quiet">{visitAddress(tunnel) ?? "private"}</span>
+        <span>{tunnel.protocol ?? "http"}</span>
+        <span class="cut">
+          <Labels of={tunnel.labels} />
+        </span>
+        <Spark values={requests} label={`Requests of ${name} per minute`} />
+        <span class="cut small quiet">{tunnel.status === "offline" ? <Status of="offline" /> : <Time at={tunnel.creation_date} />}</span>
+      </a>
+      <span class="vactions">
+        <Button look="bare" icon="share" aria-label={`Share ${name}`} title="Share" onClick={() => onShow("share", id)} />
+        <Button look="bare" icon="close" aria-label={`Close ${name}`} title="Close" onClick={() => onShow("close", id)} />
       </span>
-      <Spark values={requests} label={`Requests of ${nameOf(tunnel)} per minute`} />
-      <span class="cut small quiet">{tunnel.status === "offline" ? <Status of="offline" /> : <Time at={tunnel.creation_date} />}</span>
-    </a>
+    </div>
   );
 }

@@ -1,9 +1,11 @@
 // Usage of a project: tunnels and TURN, with its plan.
 
 import { call } from "../../api/client";
+import { useProject } from "../../api/data";
 import { useResource } from "../../api/resource";
 import { bytes, count, price } from "../../format/text";
 import { useFilter } from "../../router/location";
+import { withQuery } from "../../router/match";
 import { Select } from "../../ui/fields";
 import { Card, Facts, Loaded, Page } from "../../ui/parts";
 import { Spark } from "../../ui/spark";
@@ -16,6 +18,9 @@ export function Usage({ project }: { project: string }) {
   const query = { timeline: timeline as Timeline };
   const usage = useResource(`project/${project}/usage/${timeline}`, (signal) => call("get", "/api/projects/tunnels/{project_id}/usage", { path, query, signal }), { every: 60_000 });
   const turn = useResource(`project/${project}/turn/${timeline}`, (signal) => call("get", "/api/projects/tunnels/{project_id}/turn/usage", { path, query, signal }), { every: 60_000 });
+  const workspace = useProject(project).data?.workspaceId;
+  const domains = useResource(`project/${project}/domains`, async (signal) => (await call("get", "/api/projects/tunnels/{project_id}/domains", { path, signal })).domains).data;
+  const addresses = useResource(`project/${project}/addresses`, (signal) => call("get", "/api/projects/tunnels/{project_id}/addresses", { path, signal })).data;
   const plan = useResource(`project/${project}/plan`, (signal) => call("get", "/api/projects/tunnels/{project_id}/plan", { path, signal }));
   return (
     <Page
@@ -59,17 +64,25 @@ export function Usage({ project }: { project: string }) {
                 rows={[
                   ["Price", data.monthly === undefined ? "free of charge" : `${price(data.monthly.amountMinor, data.monthly.currency)} per month`],
                   ["Logs are kept", `${data.logRetentionDays} days`],
-                  ["Custom domains", String(data.domains)],
-                  ["Reserved TCP ports", String(data.tcpAddresses)],
+                  ["Custom domains", used(domains?.length, data.domains)],
+                  ["Reserved TCP ports", used(addresses?.addresses.length, data.tcpAddresses)],
                   ["Webhooks", data.webhooks ? "included" : "not included"],
                 ]}
               />
+              <p class="small quiet">
+                A project keeps its plan. For another plan, <a href={withQuery("/projects", { new: "1", workspace: workspace ?? "" })}>create a project</a>, whose price is shown before you confirm it, and start the agents there.
+              </p>
             </>
           )}
         </Loaded>
       </Card>
     </Page>
   );
+}
+
+/** How much of a limit is used. */
+function used(count: number | undefined, limit: number): string {
+  return count === undefined ? String(limit) : `${count} of ${limit} used`;
 }
 
 function Figure({ name, value, values, isBad = false }: { name: string; value: string; values: readonly number[]; isBad?: boolean }) {

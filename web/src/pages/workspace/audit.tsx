@@ -2,12 +2,13 @@
 
 import { useMemo } from "preact/hooks";
 import { call } from "../../api/client";
-import { useProjects, useUser, useWorkspaces } from "../../api/data";
+import { FULL_PAGE, useProjects, useWorkspaces } from "../../api/data";
 import { useResource } from "../../api/resource";
 import { useFilter } from "../../router/location";
 import { to } from "../../router/match";
 import { Tabs } from "../../ui/parts";
 import { Audit, AUDIT_PAGE_SIZE } from "../audit";
+import { useMemberNames } from "../names";
 
 export function WorkspaceAudit({ workspace }: { workspace: string }) {
   const [of] = useFilter("of");
@@ -31,17 +32,15 @@ export function WorkspaceAudit({ workspace }: { workspace: string }) {
   );
 }
 
-/** Names of the people, projects and workspaces in the log. */
+/** Names of the people, projects, workspaces and own credentials in the log. */
 function useNames(workspace: string): ReadonlyMap<string, string> {
-  const user = useUser().data;
+  const people = useMemberNames(workspace);
   const projects = useProjects().data;
   const workspaces = useWorkspaces().data;
-  const members = useResource(`workspace/${workspace}/members/names`, (signal) => call("get", "/api/workspaces/{workspace_id}/members", { path: { workspace_id: workspace }, query: { pageSize: 100 }, signal })).data;
+  const credentials = useResource("credentials/names", (signal) => call("get", "/api/credentials", { query: { order: "desc", pageSize: FULL_PAGE }, signal })).data;
   return useMemo(() => {
-    const names = new Map<string, string>();
-    if (user !== undefined) names.set(user.id, user.name);
-    for (const one of members?.members ?? []) names.set(one.id, one.name);
-    for (const one of [...(projects ?? []), ...(workspaces ?? [])]) names.set(one.id, one.name);
+    const names = new Map(people);
+    for (const one of [...(projects ?? []), ...(workspaces ?? []), ...(credentials?.credentials ?? [])]) names.set(one.id, one.name);
     return names;
-  }, [user, members, projects, workspaces]);
+  }, [people, projects, workspaces, credentials]);
 }

@@ -5,6 +5,7 @@ import { useProjects } from "../../api/data";
 import { useResource } from "../../api/resource";
 import { price } from "../../format/text";
 import { useFilter } from "../../router/location";
+import { to, withQuery } from "../../router/match";
 import { Card, Empty, Facts, Loaded, Page, Paging, Status, Time } from "../../ui/parts";
 
 export function Billing({ workspace }: { workspace: string }) {
@@ -34,12 +35,15 @@ export function Billing({ workspace }: { workspace: string }) {
                   {data.subscription.items.map((item) => (
                     <li key={item.projectId} class="row">
                       <span>
-                        {names.get(item.projectId) ?? item.projectId} · {item.plan}
+                        <a href={to("/projects/:id/usage", { id: item.projectId })}>{names.get(item.projectId) ?? item.projectId}</a> · {item.plan}
                       </span>
                       <span class="number">{price(item.monthly.amountMinor, item.monthly.currency)}</span>
                     </li>
                   ))}
                 </ul>
+                <p class="small quiet">
+                  Each project keeps its plan until it is deleted. For another plan, <a href={withQuery("/projects", { new: "1", workspace })}>create a project</a>; the change of the price is shown before you confirm it.
+                </p>
               </>
             )
           }

@@ -1,0 +1,26 @@
+//! The main actions of pages of the dashboard.
+
+use anyhow::{Context as _, Result};
+use e2e::{Peer, Platform};
+use serde_json::json;
+
+/// WT-2: an owner shares and closes a tunnel, issues, rotates and revokes a credential, invites a
+/// member, filters and exports the audit log, and finds what a terminal showed in its recording.
+#[test]
+fn an_owner_does_the_main_action_of_each_page() -> Result<()> {
+    let platform = Platform::up()?;
+    let service = Peer::start("inspected_service.mjs")?;
+    let _web = platform.forward(service.address()?, &["--name", "shop"])?;
+    let create = ["webtty", "server", "create", "build", "--enroll"];
+    let created = platform.svc_json(&create)?;
+    let id = created["id"].as_str().context("no id")?;
+    let spawns = ["--execution-mode", "spawn"];
+    let server = ["webtty", "server", "--server-id", id];
+    let _server = platform.agent(&[&server[..], &spawns].concat())?;
+    // The command ends by itself, and its session with it.
+    let echo = ["-I", "--", "/bin/echo", "needle-42"];
+    platform.svc(&[&["webtty", "client", "build"], &echo[..]].concat())?;
+    let given = json!({"workspace": platform.ready()["workspace_id"]});
+    platform.node_with("dashboard_actions.mjs", given)?;
+    Ok(())
+}

@@ -1,0 +1,8 @@
+/** Signs out with the form of the server-rendered pages, so that it also holds for other tabs. */
+export function signOut(): void {
+  const form = document.createElement("form");
+  form.method = "post";
+  form.action = "/logout";
+  document.body.append(form);
+  form.submit();
+}
