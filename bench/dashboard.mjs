@@ -6,6 +6,8 @@ import { createRequire } from "node:module";
 const world = JSON.parse(process.env.BENCH_WORLD);
 const require = createRequire(`${world.packages}/`);
 const { chromium } = require("playwright-core");
+/** A trace is kept in memory, so that it is only of the last minute. */
+const MAX_TRACED_SECONDS = 60;
 const print = (line) => console.log(JSON.stringify(line));
 
 const browser = await chromium.launch({ executablePath: world.chromium, args: ["--no-sandbox"] });
@@ -78,9 +80,11 @@ async function firstLoad(storageState) {
 
 /** The list of all tunnels, from the address to its first rows. */
 async function list(page) {
+  await browser.startTracing(page, { categories: ["toplevel"] });
   await page.goto(`/projects/${world.project}/tunnels`);
   await page.waitForFunction(() => window.bench.listMs !== undefined);
-  print({ list: await page.evaluate(() => ({ listMs: window.bench.listMs, tasks: window.bench.tasks, rows: document.querySelectorAll(".vrow").length })) });
+  const taskCpuMs = longestCpuMs(JSON.parse(await browser.stopTracing()).traceEvents);
+  print({ list: { taskCpuMs, ...(await page.evaluate(() => ({ listMs: window.bench.listMs, tasks: window.bench.tasks, rows: document.querySelectorAll(".vrow").length }))) } });
 }
 
 /** Bytes of the JavaScript heap after a collection. */
@@ -95,6 +99,9 @@ async function follow(page, view, seconds) {
   print({ ready: view });
   // The first seconds are those of the load, in which everything is compiled.
   await page.waitForTimeout(world.warmUpMs);
+  let streamBytes = 0;
+  page.devtools.on("Network.dataReceived", (piece) => (streamBytes += piece.dataLength));
+  await page.devtools.send("Network.enable");
   const heapStart = await heap(page);
   await page.evaluate(() => {
     window.bench.tasks.length = 0;
@@ -103,12 +110,27 @@ async function follow(page, view, seconds) {
     const box = document.querySelector(".virtual");
     window.bench.mover = setInterval(() => box?.scrollBy({ top: box.scrollTop > box.scrollHeight / 2 ? -48_000 : 4_800 }), 500);
   });
-  await page.waitForTimeout(seconds * 1_000);
+  const traced = Math.min(seconds, MAX_TRACED_SECONDS);
+  await page.waitForTimeout((seconds - traced) * 1_000);
+  await browser.startTracing(page, { categories: ["toplevel"] });
+  await page.waitForTimeout(traced * 1_000);
+  const taskCpuMs = longestCpuMs(JSON.parse(await browser.stopTracing()).traceEvents);
   const found = await page.evaluate(() => {
     clearInterval(window.bench.mover);
     const gaps = window.bench.gaps.slice().sort((one, other) => one - other);
     const late = gaps.filter((gap) => gap > 100).length;
     return { tasks: window.bench.tasks, frames: gaps.length, frameP99: gaps[Math.floor(gaps.length * 0.99)], frameMax: gaps.at(-1), late, rows: document.querySelectorAll(".vrow").length };
   });
-  print({ followed: { view, seconds, heapStart, heapEnd: await heap(page), ...found } });
+  await page.devtools.send("Network.disable");
+  print({ followed: { view, seconds, streamBytes, heapStart, heapEnd: await heap(page), taskCpuMs, ...found } });
+}
+
+/**
+ * CPU time of the longest task of a page's main thread. On a machine that other programs use, the time of
+ * a task on the clock contains theirs.
+ */
+function longestCpuMs(events) {
+  const mains = new Set(events.filter((one) => one.name === "thread_name" && one.args.name === "CrRendererMain").map((one) => `${one.pid} ${one.tid}`));
+  const times = events.filter((one) => one.tdur !== undefined && mains.has(`${one.pid} ${one.tid}`)).map((one) => one.tdur / 1_000);
+  return times.length === 0 ? undefined : times.reduce((most, one) => Math.max(most, one));
 }

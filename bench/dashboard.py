@@ -62,11 +62,13 @@ def report(seen, args, share):
     row("longest task of it", f"{max(map(longest, firsts)):.0f} ms", "")
     row("its files, compressed", f"{kib:.0f} KiB", f"at most {FIRST_KIB} KiB")
     row(f"list of {args.tunnels:,} tunnels, until its first rows", f"{listed['listMs']:.0f} ms", "")
-    row("longest task of it", f"{longest(listed):.0f} ms", "")
+    row("longest task of it, its CPU time", f"{longest(listed):.0f} ms, {listed.get('taskCpuMs') or 0:.0f} ms", "")
     missed = [name for name, is_missed in (("first load", first_ms > FIRST_MS), ("size", kib > FIRST_KIB)) if is_missed]
     for run in followed:
         name = "the list" if run["view"] else "the overview"
         row(f"{name}, {args.rate} events/s for {run['seconds'] / 60:g} min: longest task", f"{longest(run):.0f} ms", f"at most {TASK_MS} ms")
+        row("data of the stream", f"{run['streamBytes'] / run['seconds'] / 1024:.0f} KiB/s", "")
+        row("CPU time of the longest task, last minute", f"{run['taskCpuMs']:.0f} ms" if run.get("taskCpuMs") else "unknown", f"at most {TASK_MS} ms")
         row("gap between frames: p99, longest", f"{run['frameP99']:.0f} ms, {run['frameMax']:.0f} ms", "")
         row("heap after a collection: start, end", f"{run['heapStart'] / 2**20:.1f} MiB, {run['heapEnd'] / 2**20:.1f} MiB", f"at most {GROWTH:g} ×")
         missed += [f"task on {name}"] * (longest(run) > TASK_MS) + [f"heap of {name}"] * (run["heapEnd"] > run["heapStart"] * GROWTH)
