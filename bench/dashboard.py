@@ -43,9 +43,11 @@ def browser(managed, args, seen):
         seen.append(line)
         print(time.strftime("%X"), {k: v for k, v in line.items()}, flush=True)
         if "ready" in line and churn is None:
-            seconds = sum(view[1] for view in views) + WARM_UP * 2 + 120
+            seconds = int(sum(view[1] for view in views)) + WARM_UP * 2 + 120
             churn = managed.start("churn", f"{managed.host}:{managed.engine_port}", str(managed.dir / "ca.pem"), str(args.rate),
                                   str(seconds), SVC_TOKEN=managed.token)
+    if churn and churn.poll() is not None:
+        sys.exit(f"the events ended: {(managed.dir / 'churn.log').read_text()[-2000:]}")
     if node.wait():
         sys.exit(f"the browser's part failed: {(managed.dir / 'node.log').read_text()[-2000:]}")
 
