@@ -8,7 +8,7 @@ const { chromium } = require("playwright-core");
 
 const browser = await chromium.launch({ executablePath: world.chromium, args: ["--no-sandbox"] });
 try {
-  const context = await browser.newContext({ baseURL: world.url, viewport: { width: 1440, height: 960 }, colorScheme: "light", locale: "en-GB", reducedMotion: "reduce" });
+  const context = await browser.newContext({ baseURL: world.url, viewport: { width: 1440, height: 1000 }, colorScheme: "light", locale: "en-GB", reducedMotion: "reduce" });
   const page = await context.newPage();
   page.setDefaultTimeout(120_000);
   await page.goto(`/login?next=${encodeURIComponent(`/projects/${world.project}?range=15m`)}`);
@@ -17,7 +17,11 @@ try {
   await page.keyboard.press("Enter");
   await page.getByRole("link", { name: "storefront" }).first().waitFor();
   await page.waitForFunction(() => document.querySelector("canvas") && !document.querySelector("main .bones"));
-  await page.waitForTimeout(2_000);
+  // picture.py starts two more agents.
+  console.log("open");
+  const events = page.getByRole("list", { name: "Events, newest first" });
+  await events.getByText("search").first().waitFor();
+  await events.getByText("status-page").first().waitFor();
   await page.mouse.move(0, 0);
   await page.screenshot({ path: world.out });
 } finally {

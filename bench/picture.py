@@ -11,7 +11,7 @@ Needs `svc` with the dashboard (cargo xtask web, cargo build --release -p svc), 
 Node, and what the tests of pages need: Chromium and playwright-core, which SVC_TEST_CHROMIUM and
 SVC_TEST_NODE_PACKAGES name (cargo xtask test installs them).  Standard library only.
 """
-import argparse, contextlib, http.client, http.server, json, os, random, signal, subprocess, sys, tempfile, threading, time
+import argparse, collections, http.client, http.server, json, os, random, signal, subprocess, sys, tempfile, threading, time, zlib
 from pathlib import Path
 
 import isolate
@@ -28,6 +28,8 @@ TUNNELS = {
     "payments-webhook": (["team=backend"], [], 0.7, 0.050),
     "grafana": (["team=platform"], ["--token-auth"], 0.3, 0.012),
 }
+# Tunnels that come while the page is open.
+LATE = ["status-page", "search"]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -69,6 +71,45 @@ def visit(pair, host, rate):
             connection = None
 
 
+def shrink(path):
+    """Writes the picture, which Chromium made with 24 bits, with its 256 most frequent colours: half of the size."""
+    data, chunks, at = path.read_bytes(), [], 8
+    while at < len(data):
+        size = int.from_bytes(data[at:at + 4], "big")
+        chunks.append((data[at + 4:at + 8], data[at + 8:at + 8 + size]))
+        at += size + 12
+    head = chunks[0][1]
+    width, height = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
+    if head[8:10] != b"\x08\x02":
+        sys.exit("the picture is not of 24 bits")
+    rows = unfilter(zlib.decompress(b"".join(body for kind, body in chunks if kind == b"IDAT")), width * 3, height)
+    pixels = [[row[i:i + 3] for i in range(0, width * 3, 3)] for row in rows]
+    counts = collections.Counter(pixel for row in pixels for pixel in row)
+    colours = [colour for colour, _ in counts.most_common(256)]
+    distance = lambda one, other: sum((a - b) ** 2 for a, b in zip(one, other))
+    index = {colour: min(range(len(colours)), key=lambda i: distance(colours[i], colour)) for colour in counts}
+    lines = b"".join(b"\0" + bytes(index[pixel] for pixel in row) for row in pixels)
+    parts = [(b"IHDR", head[:8] + b"\x08\x03\0\0\0"), (b"PLTE", b"".join(colours)), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b"")]
+    path.write_bytes(data[:8] + b"".join(len(body).to_bytes(4, "big") + kind + body + zlib.crc32(kind + body).to_bytes(4, "big")
+                                         for kind, body in parts))
+
+
+def unfilter(data, stride, height):
+    """The rows of a picture (PNG, 12.8), three bytes for a pixel."""
+    above, rows = bytearray(stride), []
+    for number in range(height):
+        start = number * (stride + 1)
+        kind, row = data[start], bytearray(data[start + 1:start + 1 + stride])
+        for i in range(stride if kind else 0):
+            left, corner = (row[i - 3], above[i - 3]) if i >= 3 else (0, 0)
+            estimate = left + above[i] - corner
+            nearest = min((left, above[i], corner), key=lambda value: abs(estimate - value))
+            row[i] = (row[i] + (0, left, above[i], (left + above[i]) // 2, nearest)[kind]) & 255
+        rows.append(bytes(row))
+        above = row
+    return rows
+
+
 def resolve(pair, hosts):
     isolate.NAMES[:] = ["localhost", pair.host, *hosts]
     isolate.hosts("127.0.0.1")
@@ -99,8 +140,14 @@ def main():
             env = dict(os.environ, BENCH_WORLD=json.dumps(world))
             print("online", flush=True)
             time.sleep(args.minutes * 60)
-            # Events of the list: a tunnel that comes while the picture is taken.
-            subprocess.run(["node", str(Path(__file__).parent / "picture.mjs")], env=env, check=True)
+            node = subprocess.Popen(["node", str(Path(__file__).parent / "picture.mjs")], env=env, stdout=subprocess.PIPE, text=True)
+            # The page is open: what comes now is in its list of events.
+            node.stdout.readline()
+            for name in LATE:
+                pair.forward(service(0.01), "--name", name)
+            if node.wait():
+                sys.exit("the browser's part failed")
+            shrink(Path(args.out))
         finally:
             pair.stop()
 
