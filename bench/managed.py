@@ -53,9 +53,9 @@ def quantile(values, p):
 
 class Managed:
     """A platform on SQLite, an engine, a project and the token of its owner."""
-    def __init__(self, base):
-        self.dir, self.procs = Path(base), []
-        self.port, self.engine_port, self.metrics_port = free_port(), free_port(), free_port()
+    def __init__(self, base, name="bench", engine_port=None):
+        self.dir, self.procs, self.name = Path(base), [], name
+        self.port, self.engine_port, self.metrics_port = free_port(), engine_port or free_port(), free_port()
         self.base = f"http://localhost:{self.port}"
         (self.dir / "enrolment").write_text(os.urandom(32).hex())
         self.certificate()
@@ -146,7 +146,7 @@ class Managed:
         path = f"/api/workspaces/{self.call('GET', '/api/workspaces?type=personal')['workspaces'][0]['id']}/projects/tunnels"
         plan = next(p for p in self.call("GET", f"{path}/plan/config")["plans"] if p["plan"] == "basic")
         place = plan["providers"][0]
-        return self.call("POST", path, {"name": "bench", "plan": "basic", "provider": place["provider"], "idempotencyKey": "bench",
+        return self.call("POST", path, {"name": self.name, "plan": "basic", "provider": place["provider"], "idempotencyKey": "bench",
                                         "region": place["regions"][0]["region"], "creationFingerprint": plan["creationFingerprint"]})
 
     def connect(self, name, timeout=60):

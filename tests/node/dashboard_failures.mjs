@@ -113,10 +113,11 @@ async function lostNetwork(views) {
 
 /** An operator suspends the project, and resumes it. */
 async function suspended(views) {
-  const live = views.filter((view) => view.isLive);
   step("suspend project");
-  for (const view of live) await reports(view, "suspended");
-  await accessible(live[1].page, "a list of a suspended project");
+  for (const view of views) await reports(view, "An operator suspended this project");
+  await accessible(views[1].page, "a list of a suspended project");
   step("resume project");
   for (const view of views) await recovered(view);
+  // Live again, not only quiet.
+  await views[1].page.getByText("Live", { exact: true }).first().waitFor();
 }

@@ -143,3 +143,16 @@ test("a tunnel that its agent opened again continues the lost one", () => {
   assert.equal(successorOf({ id: "tun_1", name: "db" }, tunnels({ id: "tun_4", name: "db" }))?.id, "tun_4");
   assert.equal(successorOf({ id: "tun_1" }, tunnels({ id: "tun_5" })), undefined, "without a name there is no successor");
 });
+
+test("a long line in many pieces is one event, and a line without an end has a limit", () => {
+  const reader = sseReader();
+  const piece = "x".repeat(64 * 1024);
+  const done: string[] = reader.push("data: ");
+  for (let count = 0; count < 100; count += 1) done.push(...reader.push(piece));
+  assert.equal(done.length, 0);
+  done.push(...reader.push("\r\n\r\n"));
+  assert.deepEqual(done.map((one) => one.length), [100 * piece.length]);
+  assert.throws(() => {
+    for (let count = 0; count < 2_000; count += 1) reader.push(piece);
+  });
+});

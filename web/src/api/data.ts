@@ -16,6 +16,8 @@ const MAX_PROJECT_PAGES = 10;
 
 /** Roles are loaded again after this time, so that a lost role is no longer offered. */
 const ROLE_MS = 15_000;
+/** A project is loaded again after this time, so that its views say that it is suspended. */
+const PROJECT_MS = 15_000;
 
 export function useUser(): Resource<Control<"User">> {
   return useResource("user", async (signal) => {
@@ -42,7 +44,7 @@ export function useProjects(): Resource<readonly Project[]> {
 }
 
 export function useProject(id: string): Resource<Project> {
-  return useResource(`project/${id}`, (signal) => call("get", "/api/projects/tunnels/{project_id}", { path: { project_id: id }, signal }));
+  return useResource(`project/${id}`, (signal) => call("get", "/api/projects/tunnels/{project_id}", { path: { project_id: id }, signal }), { every: PROJECT_MS });
 }
 
 export function useSettings(project: string): Resource<Control<"ProjectSettings">> {

@@ -4,6 +4,7 @@ import { useEffect } from "preact/hooks";
 import { backoffMs } from "../api/backoff";
 import { engineBase } from "../api/client";
 import { onRecovery, reportFailure, reportSuccess } from "../api/connection";
+import { invalidate } from "../api/resource";
 import { ApiError, parseProblem, unreachable } from "../api/problem";
 import { Store, useStore } from "../store";
 import { Batch, gapMs } from "./batch";
@@ -128,6 +129,8 @@ class ProjectStream {
       const error = thrown instanceof ApiError ? thrown : unreachable();
       reportFailure(error);
       this.#show({ state: "waiting", error });
+      // The notice of the frame depends on the project's status.
+      if (error.code === "project_suspended") invalidate(`project/${this.#project}`);
       const wait = error.isTemporary ? (error.retryAfterMs ?? backoffMs(this.#attempt, Math.random())) : REFUSED_MS;
       this.#attempt += 1;
       this.#timer = setTimeout(() => this.#connect(), wait);

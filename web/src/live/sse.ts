@@ -11,7 +11,9 @@ export interface SseReader {
 const MAX_EVENT_CHARS = 64 * 1024 * 1024;
 
 export function sseReader(): SseReader {
-  let rest = "";
+  /** The line that has not ended, in the pieces that arrived: a snapshot is one line of megabytes. */
+  let pieces: string[] = [];
+  let waiting = 0;
   let data: string[] = [];
   let size = 0;
   let closed: string | undefined;
@@ -21,12 +23,15 @@ export function sseReader(): SseReader {
     },
     push(text) {
       const done: string[] = [];
-      rest += text;
       let start = 0;
       for (;;) {
-        const end = rest.indexOf("\n", start);
+        const end = text.indexOf("\n", start);
         if (end < 0) break;
-        const line = rest.slice(start, rest[end - 1] === "\r" && end > start ? end - 1 : end);
+        pieces.push(text.slice(start, end));
+        const whole = pieces.join("");
+        const line = whole.endsWith("\r") ? whole.slice(0, -1) : whole;
+        pieces = [];
+        waiting = 0;
         start = end + 1;
         if (line === "") {
           if (data.length > 0) done.push(data.join("\n"));
@@ -41,8 +46,11 @@ export function sseReader(): SseReader {
           if (comment.startsWith("closed:")) closed = comment.slice("closed:".length).trim();
         }
       }
-      rest = rest.slice(start);
-      if (size + rest.length > MAX_EVENT_CHARS) throw new Error("an event of the stream is too large");
+      if (start < text.length) {
+        pieces.push(text.slice(start));
+        waiting += text.length - start;
+      }
+      if (size + waiting > MAX_EVENT_CHARS) throw new Error("an event of the stream is too large");
       return done;
     },
   };

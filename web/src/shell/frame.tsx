@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { connection, probeNow } from "../api/connection";
-import { useProjects, useUser, useWorkspaces } from "../api/data";
+import { useProject, useProjects, useUser, useWorkspaces } from "../api/data";
 import { useAddress } from "../router/location";
 import { to, withQuery } from "../router/match";
 import { useStore } from "../store";
@@ -48,6 +48,7 @@ export function Frame({ project, workspace, children }: { project: string | unde
           <AccountMenu />
         </header>
         <Banner />
+        {project !== undefined && <SuspendedNotice project={project} />}
       </div>
       <main class="main" id="content" tabIndex={-1}>
         {children}
@@ -187,6 +188,19 @@ function Banner() {
       <button type="button" class="link" onClick={probeNow}>
         Try now
       </button>
+    </div>
+  );
+}
+
+/** In every view of the project, because each of them may be the one that refuses something. */
+function SuspendedNotice({ project }: { project: string }) {
+  const { data } = useProject(project);
+  // The status of a suspended project; nothing else has it.
+  if (data?.status !== "unavailable") return null;
+  return (
+    <div class="banner is-bad" role="alert">
+      <Icon name="alert" /> An operator suspended this project. Its content can be read, and nothing of it is online. Its owner can ask the operator for the
+      reason. The page continues automatically when the project is resumed.
     </div>
   );
 }

@@ -40,3 +40,9 @@ fn every_page_of_the_dashboard_is_accessible_and_loads_without_errors() -> Resul
     platform.node("dashboard_pages.mjs")?;
     Ok(())
 }
+
+#[test]
+fn a_list_of_ten_thousand_tunnels_has_only_the_visible_rows() -> Result<()> {
+    Platform::up()?.node("dashboard_many.mjs")?;
+    Ok(())
+}

@@ -60,8 +60,8 @@ export function useIsEmpty(live: LiveView): boolean {
 
 /** The state of the live view, in place, while it is not live. */
 export function LiveState({ live }: { live: LiveView }) {
-  // The notice of the frame covers the platform and the session.
-  if (live.error === undefined || live.error.code === "unreachable" || live.error.status === 401) return null;
+  // Notices of the frame cover the platform, the session and a suspension.
+  if (live.error === undefined || live.error.code === "unreachable" || live.error.code === "project_suspended" || live.error.status === 401) return null;
   return <Failure error={live.error} />;
 }
 
