@@ -164,6 +164,11 @@ fn steps(problem: &Problem) -> Steps {
             "If you use a VPN or proxy, turn it off.",
             "Change `geo_ip` of the tunnel, or `geoIp` with `svc project settings set`.",
         ),
+        "hostname_taken_down" => (
+            "Only the operator can restore it.",
+            "The operator sent the reason to the owners of the workspace: `svc project takedowns` \
+             shows it.",
+        ),
         "tls_version_too_low" => (
             "Use a newer browser.",
             "Change `minTlsVersion` with `svc project settings set`.",
@@ -261,6 +266,7 @@ mod tests {
             Problem::https_required(),
             Problem::challenge_required(),
             Problem::new(403, "country_not_allowed", "Not from this country."),
+            Problem::new(403, "hostname_taken_down", "Taken down by the operator."),
             Problem::not_found(),
             Problem::tunnel_not_found(),
             Problem::only_allowed("GET"),
