@@ -14,6 +14,7 @@ import { browserLink, dialAddress, nameOf, visitAddress } from "../address";
 import { TrafficGraphs } from "../traffic";
 import { RequestLog } from "./log";
 import { LiveState } from "./overview";
+import { Takedowns } from "./takedowns";
 
 export function TunnelPage({ project, id }: { project: string; id: string }) {
   const live = useLive(project);
@@ -47,6 +48,7 @@ export function TunnelPage({ project, id }: { project: string; id: string }) {
       }
     >
       <LiveState live={live} />
+      {tunnel?.hostname !== undefined && <Takedowns project={project} hostname={tunnel.hostname} />}
       <Tabs label="Views of the tunnel" items={tabs.map(([value, text]) => ({ href: value === "overview" ? here : `${here}?tab=${value}`, text, isChosen: tab === value }))} />
       {tab === "requests" ? (
         <RequestLog project={project} tunnel={id} />
