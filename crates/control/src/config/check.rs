@@ -244,9 +244,10 @@ const MAX_DRAIN_SECONDS: u16 = 300;
 
 fn abuse_contact(text: Option<String>) -> CheckResult<Option<AbuseContact>> {
     let parse = |text: String| {
-        text.parse().map_err(|error: AbuseContactError| {
-            ConfigError::new("platform.abuse_contact", format!("{text:?}: {error}"))
-        })
+        text.parse::<AbuseContact>()
+            .map_err(|error: AbuseContactError| {
+                ConfigError::new("platform.abuse_contact", format!("{text:?}: {error}"))
+            })
     };
     text.map(parse).transpose()
 }

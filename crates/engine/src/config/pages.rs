@@ -102,9 +102,10 @@ fn media_type(bytes: &[u8]) -> Option<&'static str> {
 }
 
 fn abuse_contact(text: &str) -> Result<AbuseContact, ConfigError> {
-    text.parse().map_err(|error: AbuseContactError| {
-        ConfigError::new("pages.abuse_contact", format!("{text:?}: {error}"))
-    })
+    text.parse::<AbuseContact>()
+        .map_err(|error: AbuseContactError| {
+            ConfigError::new("pages.abuse_contact", format!("{text:?}: {error}"))
+        })
 }
 
 /// The first bytes of each PNG image (RFC 2083 section 3.1).
