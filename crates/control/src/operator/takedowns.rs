@@ -18,6 +18,7 @@ use store::{Conn, domains};
 use types::domain_name::DomainName;
 use types::permission::Permission;
 use types::problem::Problem;
+use types::tunnel::Hostname;
 
 use super::Reason;
 use crate::app::App;
@@ -30,7 +31,7 @@ use crate::http_api::user_text::printable;
 use crate::http_api::wire::date;
 use crate::mail::Message;
 use crate::people::email::Email;
-use crate::projects::{TunnelHost, region_of};
+use crate::projects::region_of;
 
 pub(super) async fn list(
     _: Operator,
@@ -127,13 +128,16 @@ pub(super) async fn of_project(
     }))
 }
 
-/// Parses a host name without a port. A trailing dot and upper case are accepted.
+/// Parses a host name without a port. A trailing dot, upper case and internationalised names are
+/// accepted.
 fn parse_hostname(given: &str) -> HandlerResult<String> {
-    let name = given.trim().trim_end_matches('.').to_ascii_lowercase();
-    if !name.contains(':') && TunnelHost::parse(&name).is_some() {
-        return Ok(name);
+    let given = given.trim();
+    if let Ok(hostname) = given.parse::<Hostname>()
+        && !hostname.is_label()
+    {
+        return Ok(hostname.as_str().to_owned());
     }
-    let domain = name.parse::<DomainName>().ok();
+    let domain = given.parse::<DomainName>().ok();
     let domain = domain.filter(|domain| !domain.is_wildcard());
     domain
         .map(|domain| domain.as_str().to_owned())
@@ -143,12 +147,20 @@ fn parse_hostname(given: &str) -> HandlerResult<String> {
         })
 }
 
+/// The endpoint and the cluster's domain in the name `<slug>-<endpoint>.t.<domain>`. Engines accept
+/// any slug.
+fn endpoint_and_domain(hostname: &str) -> Option<(&str, &str)> {
+    let (label, domain) = hostname.split_once(".t.")?;
+    let (_, endpoint) = label.rsplit_once('-')?;
+    (!label.contains('.')).then_some((endpoint, domain))
+}
+
 /// The project that has a host name, by its endpoint or by a custom domain.
 async fn project_of(app: &App, conn: &mut Conn, hostname: &str) -> HandlerResult<Project> {
-    if let Some(host) = TunnelHost::parse(hostname) {
-        let project = projects::by_endpoint(conn, &host.endpoint).await?;
+    if let Some((endpoint, domain)) = endpoint_and_domain(hostname) {
+        let project = projects::by_endpoint(conn, endpoint).await?;
         let is_there = |project: &Project| {
-            region_of(app, project).is_some_and(|region| region.domain == host.domain)
+            region_of(app, project).is_some_and(|region| region.domain == domain)
         };
         if let Some(project) = project.filter(is_there) {
             return Ok(project);

@@ -150,6 +150,12 @@ async fn a_custom_domain_and_a_name_below_a_wildcard_are_taken_down(control: Tes
             .expect(201);
         assert_eq!(down["projectId"], project.id.as_str(), "{name}");
     }
+    // Engines accept any slug before the endpoint.
+    let odd = format!("a--{}.t.engine.example", project.endpoint);
+    control
+        .post(PATH, &ops.token, &body(&odd))
+        .await
+        .expect(201);
     let deeper = control
         .post(PATH, &ops.token, &body("a.b.shops.example.com"))
         .await;
