@@ -5,6 +5,7 @@ import { Credentials } from "./pages/credentials/list";
 import { OperatorAudit } from "./pages/installation/audit";
 import { OperatorEngines } from "./pages/installation/engines";
 import { OperatorProjects, OperatorUsers, OperatorWorkspaces } from "./pages/installation/lists";
+import { OperatorTakedowns } from "./pages/installation/takedowns";
 import { Clients } from "./pages/project/clients";
 import { Domains } from "./pages/project/domains";
 import { Events } from "./pages/project/events";
@@ -61,6 +62,7 @@ export const ROUTES: readonly Route[] = [
   { pattern: "/installation/users", view: () => <OperatorUsers /> },
   { pattern: "/installation/workspaces", view: () => <OperatorWorkspaces /> },
   { pattern: "/installation/projects", view: () => <OperatorProjects /> },
+  { pattern: "/installation/takedowns", view: () => <OperatorTakedowns /> },
   { pattern: "/installation/engines", view: () => <OperatorEngines /> },
   { pattern: "/installation/audit", view: () => <OperatorAudit /> },
 ];

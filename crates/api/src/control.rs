@@ -21,6 +21,7 @@ pub mod projects;
 pub mod records;
 mod schema;
 pub mod settings;
+pub mod takedowns;
 pub mod tokens;
 pub mod turn;
 pub mod webhooks;
@@ -58,6 +59,7 @@ pub fn operations() -> impl Iterator<Item = &'static Operation> {
         tokens::OPERATIONS,
         oauth::OPERATIONS,
         operator::OPERATIONS,
+        takedowns::OPERATIONS,
     ]
     .into_iter()
     .flatten()
@@ -80,6 +82,7 @@ fn schemas() -> Schemas {
     health::schemas(&mut schemas);
     billing::schemas(&mut schemas);
     operator::schemas(&mut schemas);
+    takedowns::schemas(&mut schemas);
     whoami::schemas(&mut schemas);
     people::schemas(&mut schemas);
     workspaces::schemas(&mut schemas);

@@ -205,6 +205,10 @@ pub struct Project {
     /// for a short time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<CustomDomain>,
+    /// Host names of its tunnels that an operator has taken down, in lower case: their visitors are
+    /// refused. An older engine ignores them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taken_down: Vec<String>,
 }
 
 /// Limits that a plan sets for one project. If a limit is absent, only the engine's own limits

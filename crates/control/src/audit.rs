@@ -178,6 +178,8 @@ actions! {
     WorkspaceResumed "workspace.resumed"
     ProjectSuspended "project.suspended"
     ProjectResumed "project.resumed"
+    HostnameTakenDown "project.hostname_taken_down"
+    HostnameRestored "project.hostname_restored"
     WebhookDisabled "webhook.disabled"
     DomainVerified "domain.verified"
     DomainWarned "domain.warned"

@@ -23,6 +23,7 @@ use daemon::logs::Level;
 use daemon::metrics::MetricsConfig;
 use ipnet::IpNet;
 use jiff::SignedDuration;
+use types::contact::AbuseContact;
 
 pub use self::retention::Retention;
 pub(crate) use self::values::{host_name, is_loopback, network};
@@ -73,6 +74,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// Time from a stop request until the listener closes. New requests are still accepted.
     pub drain_period: Duration,
+    /// Contact for reports of abuse, on pages.
+    pub abuse_contact: Option<AbuseContact>,
     /// The engines of this platform.
     pub engines: Vec<ClusterConfig>,
     /// Plans, regions and prices.

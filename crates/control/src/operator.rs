@@ -6,10 +6,12 @@ pub(crate) mod first_admin;
 mod pages;
 mod sessions;
 mod suspend;
+mod takedowns;
 
 use std::sync::Arc;
 
 use ::api::control::operator as operations;
+use ::api::control::takedowns as takedown_operations;
 use axum::Router;
 use axum::routing::{get, post};
 
@@ -36,6 +38,10 @@ pub fn routes() -> Router<Arc<App>> {
         .serve(operations::RESUME_PROJECT, api::resume_project)
         .serve(operations::LIST_AUDIT, api::list_audit)
         .serve(operations::LIST_ENGINES, engines::list)
+        .serve(takedown_operations::LIST, takedowns::list)
+        .serve(takedown_operations::CREATE, takedowns::create)
+        .serve(takedown_operations::DELETE, takedowns::delete)
+        .serve(takedown_operations::LIST_OF_PROJECT, takedowns::of_project)
         .route("/operator", get(pages::home))
         .route("/operator/engines", get(engines::show))
         .route("/operator/{kind}", get(pages::list))

@@ -11,6 +11,7 @@ mod domains;
 mod file;
 mod inspect;
 mod keys;
+mod pages;
 mod recordings;
 #[cfg(test)]
 mod reference;
@@ -39,6 +40,7 @@ use self::check::NamedFiles;
 pub use self::domains::DomainConfig;
 use crate::browser::Seals;
 
+pub use self::pages::{Logo, Pages};
 pub use self::recordings::{RecordingLocation, RecordingPolicy, Recordings, S3};
 pub use self::tls_routes::{TlsRoute, TlsRoutes};
 
@@ -82,6 +84,8 @@ pub struct EngineConfig {
     pub compat_rstream: bool,
     /// Storage of recordings of managed terminals.
     pub recordings: Recordings,
+    /// The operator on pages of the edge.
+    pub pages: Pages,
 }
 
 impl EngineConfig {

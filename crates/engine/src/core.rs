@@ -17,7 +17,7 @@ use types::tunnel::Country;
 
 use crate::access::{AuthContext, PasswordChecks, Tenancy, Tokens};
 use crate::agents::{Agent, PendingStreams};
-use crate::browser::Browsers;
+use crate::browser::{Browsers, PageFooter};
 use crate::clock::Clock;
 use crate::config::EngineConfig;
 use crate::directory::Project;
@@ -62,6 +62,8 @@ pub(crate) struct Core {
     /// The countries of addresses, if a file of them is configured.
     pub(crate) countries: Option<Arc<Countries>>,
     pub(crate) access_log: Option<AccessLog>,
+    /// The operator and the contact for reports of abuse, on pages.
+    pub(crate) page_footer: PageFooter,
     /// Queue of a managed engine for reports to its platform.
     pub(crate) reports: Option<Reports>,
     pub(crate) metrics: EngineMetrics,

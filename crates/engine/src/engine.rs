@@ -22,7 +22,7 @@ use types::tunnel::Hostname;
 
 use crate::access::{CHECKS_AT_ONCE, JwksError, JwksSource, PasswordChecks, Tenancy, Tokens};
 use crate::api::{AnswerBudget, Api, RateLimiter, router};
-use crate::browser::Browsers;
+use crate::browser::{Browsers, PageFooter};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{self, Auth, EngineConfig, JwtAuth};
 use crate::core::{Core, Worker};
@@ -159,6 +159,7 @@ pub async fn start_with_clock(
         connections: Connections::new(&config.limits),
         source_visits: SourceVisits::new(config.limits.max_streams_per_source),
         tcp_ports: TcpPorts::new(&config, workers.count(), Arc::clone(&clock)),
+        page_footer: PageFooter::new(&config.pages),
         config,
         clock,
         started: Instant::now(),

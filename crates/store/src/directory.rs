@@ -76,6 +76,16 @@ record! {
 }
 
 record! {
+    /// A host name that an operator has taken down.
+    pub struct TakenDownName from "takedowns" {
+        /// The project whose tunnels may have it.
+        pub project_id: ProjectId,
+        /// The name, in lower case.
+        pub hostname: String,
+    }
+}
+
+record! {
     /// The uploaded certificate of a custom domain that engines serve.
     pub struct DomainCertificate from "domains" {
         /// Id of the domain.
@@ -226,6 +236,11 @@ statements! {
     DOMAIN_CERTIFICATES = "SELECT id, project_id, hostname, certificate_chain, sealed_certificate_key \
         FROM domains WHERE state IN ('verified', 'warned') AND certificate_chain IS NOT NULL \
         AND project_id = $1 ORDER BY hostname";
+    TAKEN_DOWN = "SELECT project_id, hostname FROM takedowns WHERE project_id IN_LIST($1) \
+        UNION SELECT d.project_id, t.hostname FROM takedowns t JOIN domains d ON d.hostname = t.hostname \
+        WHERE d.project_id IN_LIST($1) \
+        UNION SELECT d.project_id, t.hostname FROM takedowns t JOIN domains d ON d.hostname = t.wildcard \
+        WHERE d.project_id IN_LIST($1) ORDER BY 1, 2";
     MEMBERS = "SELECT user_id AS id FROM members WHERE workspace_id = $1 LIMIT $2";
     PEOPLE_AFTER = concat!(person!("u.id > $4"), " ORDER BY u.id LIMIT $5");
     PEOPLE = person!("u.id IN_LIST($4)");
@@ -385,6 +400,14 @@ pub async fn ports(
 /// The custom domains of these projects that engines serve.
 pub async fn domains(conn: &mut Conn, projects: &[ProjectId]) -> Result<Vec<CustomDomain>, Error> {
     sql(DOMAINS).bind(projects).all(conn).await
+}
+
+/// The names of these projects that an operator has taken down.
+pub async fn taken_down(
+    conn: &mut Conn,
+    projects: &[ProjectId],
+) -> Result<Vec<TakenDownName>, Error> {
+    sql(TAKEN_DOWN).bind(projects).all(conn).await
 }
 
 /// The uploaded certificates of a project's custom domains that engines serve.

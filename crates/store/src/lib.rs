@@ -54,6 +54,7 @@ pub use self::projects::addresses;
 pub use self::projects::capacity;
 pub use self::projects::deleted_projects;
 pub use self::projects::domains;
+pub use self::projects::takedowns;
 pub use self::webhooks::deliveries;
 pub use self::workspaces::invitations;
 pub use self::workspaces::members;

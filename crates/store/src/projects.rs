@@ -8,6 +8,7 @@ pub mod capacity;
 pub mod deleted_projects;
 pub mod domains;
 mod filter;
+pub mod takedowns;
 
 use jiff::Timestamp;
 use types::id::{ProjectId, UserId, WorkspaceId};

@@ -16,6 +16,8 @@ pub mod callback;
 pub mod causes;
 #[cfg(feature = "vocabulary")]
 pub mod client;
+#[cfg(feature = "vocabulary")]
+pub mod contact;
 #[cfg(feature = "domains")]
 pub mod domain_name;
 #[cfg(feature = "vocabulary")]

@@ -15,6 +15,7 @@ const SENTENCES: Readonly<Record<string, string>> = {
 const STEPS: Readonly<Record<string, string>> = {
   private: "Connect to it with `svc dial`, or publish it with `svc forward --publish`.",
   suspended: "See the project's status with `svc project list`.",
+  taken_down: "See the operator's reason with `svc project takedowns`.",
   unenforceable: "Remove the access rule, or use an engine that supports it.",
   trusted_ips: "Connect from one of the trusted addresses, or change `trusted_ips` of the tunnel, or `trustedIps` with `svc project settings set`.",
   geo_ip: "Connect from an allowed country, or change `geo_ip` of the tunnel, or `geoIp` with `svc project settings set`.",

@@ -45,6 +45,7 @@ export function operatorItems(): Item[] {
     { href: "/installation/users", text: "Users", icon: "user" },
     { href: "/installation/workspaces", text: "Workspaces", icon: "members" },
     { href: "/installation/projects", text: "Projects", icon: "projects" },
+    { href: "/installation/takedowns", text: "Takedowns", icon: "tunnels" },
     { href: "/installation/engines", text: "Engines", icon: "engine" },
     { href: "/installation/audit", text: "Audit log", icon: "audit" },
   ];

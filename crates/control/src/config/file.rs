@@ -99,6 +99,9 @@ pub(super) struct PlatformSection {
     /// listener is closed and requests in flight are finished. 0 to 300; a second signal stops the
     /// process immediately.
     pub(super) drain_seconds: u16,
+    /// Contact for reports of abuse on pages for the sign-in: a mail address, or an https address.
+    #[schemars(example = "abuse@example.com")]
+    pub(super) abuse_contact: Option<String>,
 }
 
 impl Default for PlatformSection {
@@ -116,6 +119,7 @@ impl Default for PlatformSection {
             trusted_proxies: Vec::new(),
             // Two probes of a balancer that probes every two seconds.
             drain_seconds: 5,
+            abuse_contact: None,
         }
     }
 }

@@ -129,6 +129,7 @@ fn errors_name_the_key_of_a_bad_value() {
         ("listen_addr: ':80'", "platform.listen_addr"),
         ("signing_keys: ['']", "platform.signing_keys.0"),
         ("data_dir: ''", "platform.data_dir"),
+        ("abuse_contact: 'http://a'", "platform.abuse_contact"),
     ] {
         let error = load(&format!("platform: {{base_url: 'https://a', {yaml}}}")).unwrap_err();
         assert!(error.contains(key), "{error}");

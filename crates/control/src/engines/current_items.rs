@@ -10,7 +10,7 @@ use store::{Conn, directory};
 use types::id::{CredentialId, ProjectId, UserId, WebttyServerId, WorkspaceId};
 
 use super::cluster::Cluster;
-use super::items;
+use super::items::{self, Parts};
 use crate::app::App;
 
 /// Ids of changed objects, by kind.
@@ -39,12 +39,11 @@ pub(super) async fn items(
     let ids: Vec<_> = changed_ids.projects.iter().copied().collect();
     let projects = served.projects(conn, &ids).await?;
     let ever_served_ids = served.ever_served(conn, &ids).await?;
-    let ports = directory::ports(conn, &cluster.domain, &ids).await?;
     // Nothing of projects of other clusters.
     let ids: Vec<_> = projects.iter().map(|project| project.id).collect();
-    let domains = directory::domains(conn, &ids).await?;
+    let parts_of_projects = Parts::of(conn, cluster, &ids).await?;
     let mut certificates = Vec::new();
-    for id in items::with_certificates(cluster, &domains) {
+    for id in items::with_certificates(cluster, &parts_of_projects.domains) {
         certificates.extend(directory::domain_certificates(conn, id).await?);
         if certificates.len() > MAX_CERTIFICATES {
             return Ok(None);
@@ -79,7 +78,7 @@ pub(super) async fn items(
     result.extend(removed.map(|id| Item::ProjectGone { id: id.to_string() }));
     result.extend(items::people(people, &parts));
     result.extend(credentials.into_iter().filter_map(items::credential));
-    result.extend(items::projects(cluster, projects, (&ports, &domains)));
+    result.extend(items::projects(cluster, projects, &parts_of_projects));
     let certificates = certificates.into_iter();
     result.extend(certificates.filter_map(|row| items::certificate(app, row)));
     result.extend(webtty_servers.into_iter().map(items::webtty_server));

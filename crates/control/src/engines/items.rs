@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde::Deserialize as _;
 use store::domains::CertificateValidation;
-use store::{credentials, directory, webtty_servers};
+use store::{Conn, credentials, directory, webtty_servers};
 use types::id::{ProjectId, UserId};
 use types::permission::Permission;
 
@@ -38,22 +38,40 @@ pub(super) fn relay_keys(app: &App, cluster: &Cluster) -> Option<Item> {
     }))
 }
 
-/// Projects with their ports and custom domains.
+/// Rows that belong to projects.
+#[derive(Debug)]
+pub(super) struct Parts {
+    ports: Vec<directory::Port>,
+    pub(super) domains: Vec<directory::CustomDomain>,
+    taken_down: Vec<directory::TakenDownName>,
+}
+
+impl Parts {
+    /// Those of these projects of the cluster.
+    pub(super) async fn of(
+        conn: &mut Conn,
+        cluster: &Cluster,
+        projects: &[ProjectId],
+    ) -> Result<Self, store::Error> {
+        Ok(Self {
+            ports: directory::ports(conn, &cluster.domain, projects).await?,
+            domains: directory::domains(conn, projects).await?,
+            taken_down: directory::taken_down(conn, projects).await?,
+        })
+    }
+}
+
+/// Projects with their ports, custom domains and taken down names.
 pub(super) fn projects<'a>(
     cluster: &'a Cluster,
     rows: Vec<directory::Project>,
-    (ports, domains): (&'a [directory::Port], &'a [directory::CustomDomain]),
+    parts: &'a Parts,
 ) -> impl Iterator<Item = Item> + 'a {
     rows.into_iter()
-        .map(move |row| Item::Project(Box::new(project(cluster, row, ports, domains))))
+        .map(move |row| Item::Project(Box::new(project(cluster, row, parts))))
 }
 
-fn project(
-    cluster: &Cluster,
-    row: directory::Project,
-    ports: &[directory::Port],
-    domains: &[directory::CustomDomain],
-) -> Project {
+fn project(cluster: &Cluster, row: directory::Project, parts: &Parts) -> Project {
     // A policy that cannot be parsed may have been a strict one.
     let settings = ProjectSettings::deserialize(&row.settings);
     if settings.is_err() {
@@ -63,8 +81,9 @@ fn project(
         suspended: row.is_suspended || settings.is_err(),
         settings: settings.unwrap_or_default(),
         limits: cluster.limits(&row.plan),
-        addresses: ports_of(ports, row.id).collect(),
-        domains: domains_of(cluster, domains, row.id).collect(),
+        addresses: ports_of(&parts.ports, row.id).collect(),
+        domains: domains_of(cluster, &parts.domains, row.id).collect(),
+        taken_down: names_of(&parts.taken_down, row.id).collect(),
         id: row.id.to_string(),
         endpoint: row.endpoint,
         workspace_id: row.workspace_id.to_string(),
@@ -84,6 +103,16 @@ fn ports_of(ports: &[directory::Port], project_id: ProjectId) -> impl Iterator<I
             port: u16::try_from(port.port).ok()?,
         })
     })
+}
+
+fn names_of(
+    taken_down: &[directory::TakenDownName],
+    project_id: ProjectId,
+) -> impl Iterator<Item = String> {
+    let own = taken_down
+        .iter()
+        .filter(move |name| name.project_id == project_id);
+    own.map(|name| name.hostname.clone())
 }
 
 fn domains_of(

@@ -4,7 +4,7 @@ use api::link::{Item, LinkMessage};
 use store::{Snapshot, changes, directory};
 
 use super::changes::cursor_at;
-use super::items;
+use super::items::{self, Parts};
 use super::link::{Link, LinkEnd};
 use crate::runtime::metrics;
 
@@ -68,14 +68,13 @@ async fn projects(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEn
             .projects_after(snapshot, after, PAGE)
             .await?;
         let ids: Vec<_> = page.iter().map(|project| project.id).collect();
-        let ports = directory::ports(snapshot, &cluster.domain, &ids).await?;
-        let domains = directory::domains(snapshot, &ids).await?;
+        let parts = Parts::of(snapshot, &cluster, &ids).await?;
         let is_last = is_last_page(page.len());
-        for one in items::projects(&cluster, page, (&ports, &domains)) {
+        for one in items::projects(&cluster, page, &parts) {
             item(link, one).await?;
         }
         // Those of one project are in memory at a time.
-        for id in items::with_certificates(&cluster, &domains) {
+        for id in items::with_certificates(&cluster, &parts.domains) {
             snapshot.next_page();
             let certificates = directory::domain_certificates(snapshot, id).await?;
             for row in certificates {

@@ -45,6 +45,11 @@ impl Reason {
         }
         Ok(Self(reason.to_owned()))
     }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 /// Longest reason, in characters: a sentence and the number of a ticket.

@@ -6,3 +6,4 @@ pub(crate) mod jobs;
 mod operator;
 mod operator_pages;
 mod served;
+mod takedowns;

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::challenge::Puzzle;
+use super::page_footer::PageFooter;
 
 /// A page with its content security policy.
 #[derive(Debug)]
@@ -18,7 +19,11 @@ pub(crate) struct Page {
 impl Page {
     /// A page that solves a puzzle, sends the number to the path `answer`, and then opens the
     /// address `target`.
-    pub(crate) fn challenge(puzzle: &Puzzle, answer: &str, target: &str) -> Self {
+    pub(crate) fn challenge(
+        puzzle: &Puzzle,
+        (answer, target): (&str, &str),
+        footer: &PageFooter,
+    ) -> Self {
         let attributes = [
             ("puzzle", puzzle.text.as_str()),
             ("bits", &puzzle.bits.to_string()),
@@ -32,9 +37,10 @@ impl Page {
             "<main{}><h1>One moment</h1><p id=\"status\" role=\"status\">This page needs \
              JavaScript. Allow it for this address and reload the page, or use a token.</p><a \
              class=\"button\" id=\"again\" href=\"{}\" hidden>Try \
-             again</a></main><script>{SCRIPT}</script>",
+             again</a></main>{}<script>{SCRIPT}</script>",
             attributes.concat(),
             escaped(target),
+            footer.html_without_logo(),
         );
         Self {
             html: document("One moment", &body),

@@ -9,17 +9,18 @@ use std::sync::LazyLock;
 use types::problem::Problem;
 
 use super::page::{Page, STYLE, document, escaped, hash_of};
+use super::page_footer::PageFooter;
 
 impl Page {
     /// A page that shows a problem.
-    pub(crate) fn problem(problem: &Problem) -> Self {
+    pub(crate) fn problem(problem: &Problem, footer: &PageFooter) -> Self {
         let Steps { visitor, owner } = steps(problem);
         let title = format!("{} {}", problem.status, problem.title());
         let (again, record) = (again(problem), record(problem));
         let body = format!(
             "<main><p class=\"kind\">{title}</p><h1>{detail}</h1><p>{visitor}{again}</p>\
              <h2>If this address is yours</h2><p>{owner}</p>{record}\
-             <dl><dt>Code</dt><dd><code>{code}</code></dd>{reference}</dl></main>",
+             <dl><dt>Code</dt><dd><code>{code}</code></dd>{reference}</dl></main>{footer}",
             detail = escaped(&problem.detail),
             visitor = marked(visitor),
             owner = marked(owner),
@@ -30,16 +31,22 @@ impl Page {
                 "<dt>Reference</dt><dd><code>{}</code></dd>",
                 escaped(reference)
             )),
+            footer = footer.html(),
         );
+        let policy = if footer.has_logo() {
+            &POLICY_WITH_LOGO
+        } else {
+            &REFUSAL_POLICY
+        };
         Self {
             html: document(&title, &body),
-            policy: REFUSAL_POLICY.as_str(),
+            policy: policy.as_str(),
         }
     }
 }
 
 /// The same content as plain text.
-pub(crate) fn in_text(problem: &Problem) -> String {
+pub(crate) fn in_text(problem: &Problem, footer: &PageFooter) -> String {
     let Steps { visitor, owner } = steps(problem);
     let mut text = format!(
         "{} {}: {}\n{visitor}{}\nIf this address is yours: {owner}{}\ncode: {}\n",
@@ -55,6 +62,7 @@ pub(crate) fn in_text(problem: &Problem) -> String {
         text.push_str(reference);
         text.push('\n');
     }
+    text.push_str(footer.text());
     text
 }
 
@@ -164,6 +172,11 @@ fn steps(problem: &Problem) -> Steps {
             "If you use a VPN or proxy, turn it off.",
             "Change `geo_ip` of the tunnel, or `geoIp` with `svc project settings set`.",
         ),
+        "hostname_taken_down" => (
+            "Only the operator can restore it.",
+            "The operator sent the reason to the owners of the workspace: `svc project takedowns` \
+             shows it.",
+        ),
         "tls_version_too_low" => (
             "Use a newer browser.",
             "Change `minTlsVersion` with `svc project settings set`.",
@@ -243,9 +256,14 @@ static REFUSAL_POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// Also allows the image that the page contains.
+static POLICY_WITH_LOGO: LazyLock<String> =
+    LazyLock::new(|| format!("{}; img-src data:", REFUSAL_POLICY.as_str()));
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Logo, Pages};
 
     /// Problems that the edge sends in place of a service's response, in the order of the statuses.
     fn problems() -> Vec<Problem> {
@@ -261,6 +279,7 @@ mod tests {
             Problem::https_required(),
             Problem::challenge_required(),
             Problem::new(403, "country_not_allowed", "Not from this country."),
+            Problem::new(403, "hostname_taken_down", "Taken down by the operator."),
             Problem::not_found(),
             Problem::tunnel_not_found(),
             Problem::only_allowed("GET"),
@@ -283,7 +302,7 @@ mod tests {
     fn pages_are_small_and_contain_the_problem() {
         for problem in problems() {
             let problem = problem.with_reference("3f0c1e");
-            let page = Page::problem(&problem);
+            let page = Page::problem(&problem, &PageFooter::default());
             let html = &page.html;
             assert!(html.len() < 6 * 1024, "{}: {}", problem.code, html.len());
             for part in [
@@ -299,24 +318,57 @@ mod tests {
             ] {
                 assert!(!html.contains(outside), "{}: {outside}", problem.code);
             }
-            let text = in_text(&problem);
+            let text = in_text(&problem, &PageFooter::default());
             assert!(text.contains(&*problem.detail) && text.contains("reference: 3f0c1e\n"));
         }
     }
 
     #[test]
     fn what_a_page_says() {
+        let none = PageFooter::default();
         let offline = Problem::tunnel_offline(5).with_reference("3f0c1e");
-        insta::assert_snapshot!("offline", Page::problem(&offline).html);
-        insta::assert_snapshot!("offline-text", in_text(&offline));
-        let all: Vec<_> = problems().iter().map(in_text).collect();
+        insta::assert_snapshot!("offline", Page::problem(&offline, &none).html);
+        insta::assert_snapshot!("offline-text", in_text(&offline, &none));
+        let all: Vec<_> = problems()
+            .iter()
+            .map(|problem| in_text(problem, &none))
+            .collect();
         insta::assert_snapshot!("all", all.join("\n"));
     }
 
     #[test]
     fn details_are_escaped() {
         let problem = Problem::new(400, "invalid_request", "").with_detail("<b>\"&`x`");
-        let html = Page::problem(&problem).html;
+        let html = Page::problem(&problem, &PageFooter::default()).html;
         assert!(html.contains("<h1>&lt;b&gt;&quot;&amp;`x`</h1>"), "{html}");
+    }
+
+    /// The page still loads nothing: the logo is a part of it, and only such images are allowed.
+    #[test]
+    fn pages_have_the_operator_and_the_contact_for_reports_of_abuse() {
+        let pages = Pages {
+            operator_name: Some("Example <Networks>".to_owned()),
+            logo: Some(Logo {
+                media_type: "image/svg+xml",
+                bytes: b"<svg onload=\"alert(1)\"/>".as_slice().into(),
+            }),
+            abuse_contact: Some("abuse@example.com".parse().unwrap()),
+        };
+        let footer = PageFooter::new(&pages);
+        let problem = Problem::tunnel_not_found();
+        let page = Page::problem(&problem, &footer);
+        for part in [
+            "<p class=\"kind\">Example &lt;Networks&gt;</p>",
+            "<img src=\"data:image/svg+xml;base64,",
+            "<a href=\"mailto:abuse@example.com\" rel=\"noreferrer nofollow\">",
+        ] {
+            assert!(page.html.contains(part), "{part}: {}", page.html);
+        }
+        assert!(!page.html.contains("onload"));
+        assert!(page.policy.starts_with("default-src 'none'; "));
+        assert!(page.policy.ends_with("; img-src data:"));
+        assert!(in_text(&problem, &footer).ends_with("report abuse: abuse@example.com\n"));
+        let without = Page::problem(&problem, &PageFooter::default());
+        assert!(!without.policy.contains("img-src") && !without.html.contains("<footer>"));
     }
 }

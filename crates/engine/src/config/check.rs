@@ -23,6 +23,7 @@ use super::file::{
     AccessLogForm, AccessLogSection, ControlPlaneSection, EngineFile, JwtSection, LimitsSection,
     StaticCertSection, TimeoutsSection,
 };
+use super::pages;
 use super::tls_routes;
 use super::{
     AccessLogConfig, AccessLogFormat, Auth, ControlPlane, EngineConfig, JwtAuth, Limits,
@@ -65,8 +66,7 @@ pub(super) fn engine(
     // A wrong host does not make the directory wrong as well.
     let name = host.as_deref().unwrap_or("engine");
     let state_dir = state_dir.map(|dir| dir.subdirectory("engine", name));
-    let has_acme = file.certs.acme.is_some();
-    let certificate = errors.keep(certificate(file.certs.files, has_acme));
+    let certificate = errors.keep(certificate(file.certs.files, file.certs.acme.is_some()));
     let domains = domains::check(file.domains, (host.as_deref(), is_managed), &tls_routes);
     let domains = errors.keep(domains);
     let wildcards = super::wildcards(name, is_managed);
@@ -113,6 +113,7 @@ pub(super) fn engine(
     };
     inspect(&named_files, errors);
     Some(EngineConfig {
+        pages: errors.keep_or_default(pages::check(file.pages)),
         host: host?,
         log_level: file.engine.log_level,
         http,

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::domains::DomainSection;
+use super::pages::PagesSection;
 use super::recordings::RecordingsSection;
 use super::tls_routes::TlsRouteSection;
 
@@ -51,6 +52,8 @@ pub(super) struct EngineFile {
     pub(super) compat: CompatSection,
     /// Managed terminals.
     pub(super) webtty: WebttySection,
+    /// The operator on pages that visitors see in place of a service, such as refusals.
+    pub(super) pages: PagesSection,
     /// The platform of a managed engine. With this section the engine serves the projects of the
     /// platform, `engine.host` is the cluster's domain, and `auth.jwt` must not contain keys.
     /// Without it the engine is a community engine.

@@ -59,6 +59,8 @@ pub struct ProjectState {
     pub limits: Limits,
     /// Reserved TCP ports.
     pub addresses: Box<[Address]>,
+    /// Host names that an operator has taken down, sorted.
+    taken_down: Box<[Box<str>]>,
 }
 
 /// Project-wide policy, compiled (ED-8).
@@ -108,6 +110,7 @@ impl Project {
                 policy: ProjectPolicy::compile(&ProjectSettings::default()),
                 limits: Limits::default(),
                 addresses: Box::default(),
+                taken_down: Box::default(),
             }),
         }
     }
@@ -153,7 +156,18 @@ impl ProjectState {
         self.addresses.iter().any(|address| address.port == port)
     }
 
+    /// Returns true if an operator has taken down this host name, which is in lower case.
+    pub fn is_taken_down(&self, hostname: &str) -> bool {
+        let found = self
+            .taken_down
+            .binary_search_by(|name| (**name).cmp(hostname));
+        found.is_ok()
+    }
+
     pub(super) fn compile(record: &api::link::Project) -> Self {
+        let names = record.taken_down.iter();
+        let mut taken_down: Box<[Box<str>]> = names.map(|name| name.as_str().into()).collect();
+        taken_down.sort_unstable();
         Self {
             workspace_id: Some(record.workspace_id.as_str().into()),
             plan: Some(record.plan.as_str().into()),
@@ -163,6 +177,7 @@ impl ProjectState {
             policy: ProjectPolicy::compile(&record.settings),
             limits: record.limits,
             addresses: record.addresses.clone().into(),
+            taken_down,
         }
     }
 
@@ -179,6 +194,8 @@ impl ProjectState {
             }),
             limits: from.limits,
             addresses: Box::default(),
+            // Nothing of the project is served.
+            taken_down: Box::default(),
         }
     }
 }

@@ -255,7 +255,7 @@ impl AccessRecord {
             self.line.id = StreamId(random_bytes()).to_string();
         }
         let problem = problem.clone().with_reference(self.line.id.as_str());
-        Answer::problem(&problem, form)
+        Answer::problem(&problem, form, &self.worker.core.page_footer)
     }
 
     /// Value of `Server-Timing` in milliseconds: the time until the stream to the service was open,

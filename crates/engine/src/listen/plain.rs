@@ -80,12 +80,19 @@ async fn read(io: &mut BufferedStream<Socket>, worker: &Worker) -> io::Result<Op
             }
             // CONNECT is refused like all other methods except GET and HEAD.
             Err(refusal) if refusal.status == 501 => (
-                Answer::problem(&Problem::https_required(), ErrorFormat::Json),
+                Answer::problem(
+                    &Problem::https_required(),
+                    ErrorFormat::Json,
+                    &core.page_footer,
+                ),
                 false,
             ),
             Err(refusal) => {
                 let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
-                (Answer::problem(&problem, ErrorFormat::Json), false)
+                (
+                    Answer::problem(&problem, ErrorFormat::Json, &core.page_footer),
+                    false,
+                )
             }
         };
         return Ok(Some(answer.to_http1(is_head, true)));
@@ -114,7 +121,7 @@ fn redirect(head: &RequestHead<'_>, core: &Core) -> Answer {
         .iter()
         .filter(|field| field.kind == FieldKind::Accept);
     let format = ErrorFormat::from_accept(accepts.map(|field| field.value.as_bytes()));
-    let refuse = |problem: Problem| Answer::problem(&problem, format);
+    let refuse = |problem: Problem| Answer::problem(&problem, format, &core.page_footer);
     if query_credential::is_present(query, query_credential::COMPAT_NAMES) {
         return refuse(Problem::token_in_clear());
     }

@@ -95,6 +95,14 @@ pub struct LiveTunnel<A> {
     seq: u64,
 }
 
+impl<A> LiveTunnel<A> {
+    /// The host name by which visitors reach the tunnel, in lower case; `None` for a private tunnel
+    /// and for a TCP tunnel.
+    pub fn routed_hostname(&self) -> Option<&str> {
+        names::routed_hostname(&self.view.properties).map(types::tunnel::Hostname::as_str)
+    }
+}
+
 /// A tunnel that was opened, and the tunnels that lost their name or host name to it.
 #[derive(Debug)]
 pub struct OpenedTunnel<A> {

@@ -339,6 +339,7 @@ const RULES: &[&str] = &[
     "private",
     "edge",
     "suspended",
+    "taken_down",
     "unenforceable",
     "trusted_ips",
     "rate_limit",

@@ -52,6 +52,7 @@ migrations! {
     22 "domain_certificates" "0022_domain_certificates"
     23 "traffic" "0023_traffic"
     24 "certificate_states" "0024_certificate_states"
+    25 "takedowns" "0025_takedowns"
 }
 
 /// Applies missing migrations. The write lock is taken before the table of versions is read, so a

@@ -55,6 +55,7 @@ pub(crate) fn every(is_embedded: bool) -> Vec<String> {
         crate::accounts::sessions::STATEMENTS,
         crate::keys::signing_keys::STATEMENTS,
         crate::stored_records::STATEMENTS,
+        crate::projects::takedowns::STATEMENTS,
         crate::traffic::STATEMENTS,
         crate::usage::STATEMENTS,
         crate::accounts::used_challenges::STATEMENTS,

@@ -11,8 +11,8 @@ use store::sessions::{self, Session};
 use store::signing_keys::{self, SigningKey};
 use store::webtty_servers::{self, WebttyServer};
 use store::{
-    PasswordHash, SealedBytes, addresses, domains, members, projects, revoked_tokens, users,
-    workspaces,
+    PasswordHash, SealedBytes, addresses, domains, members, projects, revoked_tokens, takedowns,
+    users, workspaces,
 };
 use types::id::{CredentialId, ProjectId, WebttyServerId};
 
@@ -211,6 +211,20 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
         let own = domains::of_project(tx, g.bob.project).await.unwrap();
         assert!(domains::remove_certificate(tx, g.bob.project, own[0].id, at(3)).await.unwrap());
     }), Project bob.project);
+    // Another project has the name now.
+    tells!("takedowns::insert", |tx, g| Box::pin(async move {
+        let takedown = takedowns::Takedown {
+            hostname: "a.example.com".to_owned(),
+            project_id: g.ann.project,
+            reason: "phishing".to_owned(),
+            created_by: g.ann.user,
+            created_at: at(3),
+        };
+        assert!(takedowns::insert(tx, &takedown).await.unwrap());
+    }), Project ann.project, Project bob.project);
+    tells!("takedowns::delete", |tx, _g| Box::pin(async move {
+        assert!(takedowns::delete(tx, "a.example.com", at(3)).await.unwrap().is_some());
+    }), Project ann.project, Project bob.project);
     tells!("domains::delete", |tx, g| Box::pin(async move {
         let own = domains::of_project(tx, g.bob.project).await.unwrap();
         assert!(domains::delete(tx, g.bob.project, own[0].id, at(3)).await.unwrap());

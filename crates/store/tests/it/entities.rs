@@ -10,6 +10,7 @@ mod oauth;
 mod people;
 mod projects;
 pub(crate) mod records;
+mod takedowns;
 mod traffic;
 mod webhooks;
 mod workspaces;

@@ -122,6 +122,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "022b13c64bab5041b7b5ab533dc210f5",
         "c6ec5a8e41716006d322bfa5916e4f85",
     ),
+    (
+        "0025_takedowns",
+        "cde570c689c43f1fba9670fa9c3ea66b",
+        "e4b3cd325ec8c099578605eb14c502a0",
+    ),
 ];
 
 /// Words that break the code before a migration, since both versions run during an update.

@@ -5,6 +5,7 @@ mod create;
 mod offer;
 mod records;
 mod settings;
+mod takedowns;
 mod webhooks;
 
 use api::control::Paging;
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     /// Reserve TCP ports for a project
     #[command(subcommand)]
     Addresses(Box<addresses::Command>),
+    /// List host names that an operator has taken down, with the reasons
+    Takedowns(ProjectArg),
 }
 
 /// The flags of `svc project list`.
@@ -190,6 +193,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Events(args) => records::events(*args).await,
         Command::Webhooks(command) => webhooks::run(*command).await,
         Command::Addresses(command) => addresses::run(*command).await,
+        Command::Takedowns(project_arg) => takedowns::run(project_arg).await,
     }
 }
 

@@ -265,6 +265,50 @@ fn ed_3_a_machine_passes_with_its_certificate_and_with_no_other() -> Result<()> 
     Ok(())
 }
 
+/// An operator takes down one address: its visitors are refused, the owner sees the reason, and the
+/// other tunnels are not affected.
+#[test]
+fn an_operator_takes_down_one_address_and_restores_it() -> Result<()> {
+    let platform = Platform::up()?;
+    let shop = PublishedService::new(&platform, &["--name", "shop"])?;
+    let other = PublishedService::new(&platform, &["--name", "other"])?;
+    let curl = platform.curl();
+    let url = shop.url("/");
+    assert_eq!(curl.status(&[&url])?, 200);
+    let token = platform.ready()["token"].as_str().context("no token")?;
+    let operator = bearer(token);
+    let takedowns = format!("{}/api/operator/takedowns", platform.base_url());
+    let hostname = shop.agent.hostname()?;
+    let body = json!({"hostname": hostname, "reason": "Phishing; ticket 4711."}).to_string();
+    let json_body = ["-H", "Content-Type: application/json", "-d", &body];
+    let to = [takedowns.as_str(), "-H", &operator];
+    let answer = curl.get(&[&to[..], &json_body[..]].concat())?;
+    assert_eq!(answer.status, 201, "{answer:?}");
+
+    let deadline = Instant::now() + WAIT_LIMIT;
+    while curl.status(&[&url])? != 403 {
+        ensure!(Instant::now() < deadline, "it is not taken down");
+    }
+    shop.seen();
+    let reference = refused(&curl.get(&[&url])?, 403, "hostname_taken_down");
+    assert_eq!((shop.seen(), curl.status(&[&other.url("/")])?), (0, 200));
+    let explanation = platform.svc_json(&["explain", &reference])?;
+    assert_eq!(explanation["record"]["rule"], "taken_down", "{explanation}");
+    let list = platform.svc(&["project", "takedowns"])?;
+    let is_listed =
+        |line: &str| line.starts_with(hostname) && line.ends_with("\tPhishing; ticket 4711.");
+    assert!(list.lines().any(is_listed), "{list}");
+
+    let one = format!("{takedowns}/{hostname}");
+    let restored = curl.status(&[&one, "-X", "DELETE", "-H", &operator])?;
+    assert_eq!(restored, 204);
+    let deadline = Instant::now() + WAIT_LIMIT;
+    while curl.status(&[&url])? != 200 {
+        ensure!(Instant::now() < deadline, "it is not restored");
+    }
+    Ok(())
+}
+
 /// Checks that the answer is a refusal of the edge with this status and code. Returns its
 /// reference.
 #[track_caller]

@@ -14,6 +14,7 @@ import { TrafficGraphs } from "../traffic";
 import { RequestLog } from "./log";
 import { LiveState } from "./overview";
 import { agentsOf, CloseDialog, describe, Sentence, ShareDialog } from "./tunnel-dialogs";
+import { Takedowns } from "./takedowns";
 
 export function TunnelPage({ project, id }: { project: string; id: string }) {
   const live = useLive(project);
@@ -54,6 +55,7 @@ export function TunnelPage({ project, id }: { project: string; id: string }) {
           <span>Its agent was stopped, or it is reconnecting. The page shows it as soon as it is online again.</span>
         </div>
       )}
+      {tunnel?.hostname !== undefined && <Takedowns project={project} hostname={tunnel.hostname} />}
       <Tabs label="Views of the tunnel" items={tabs.map(([value, text]) => ({ href: value === "overview" ? here : `${here}?tab=${value}`, text, isChosen: tab === value }))} />
       {tab === "requests" ? (
         <RequestLog project={project} tunnel={id} />

@@ -18,6 +18,7 @@ import { Publish } from "../publish";
 import { filterTunnels } from "./filter";
 import { LivePill, LiveState, useIsEmpty } from "./overview";
 import { agentsOf, CloseDialog, ShareDialog } from "./tunnel-dialogs";
+import { Takedowns } from "./takedowns";
 
 const PROTOCOLS = ["http", "tls", "tcp", "dtls", "quic", "webtty"];
 
@@ -60,6 +61,7 @@ export function Tunnels({ project }: { project: string }) {
       }
     >
       <LiveState live={live} />
+      <Takedowns project={project} />
       {isEmpty && data !== undefined && <Publish project={data} />}
       {!(isEmpty && total === 0) && (
         <>

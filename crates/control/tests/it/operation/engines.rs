@@ -1,12 +1,13 @@
 //! The engine link: platforms that serve, and engines that read and report.
 
 mod certificates;
-mod changes;
+pub(super) mod changes;
 mod identity;
 mod links;
 mod relays;
 mod reports;
 mod sign_in;
+mod takedowns;
 mod traffic;
 
 use std::net::SocketAddr;

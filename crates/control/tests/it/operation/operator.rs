@@ -19,7 +19,7 @@ both! {
 }
 
 /// A user who is an operator.
-async fn operator(control: &TestControl, name: &str) -> Person {
+pub(super) async fn operator(control: &TestControl, name: &str) -> Person {
     let person = control.person(name).await;
     let mut tx = control.app.store.begin().await.unwrap();
     let now = control.now();

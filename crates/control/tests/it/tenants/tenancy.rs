@@ -233,6 +233,7 @@ impl Tenant {
             "{domain_id}" => &self.domain,
             "{server_id}" => &self.server,
             "{session_id}" => &self.session,
+            "{hostname}" => "web-0000000a.t.engine.example",
             _ => panic!("tenancy.rs has no value for {part}: add one"),
         }
     }
@@ -253,6 +254,7 @@ fn absent(part: &str) -> &'static str {
         "{domain_id}" => "dom_01h455vb4pex5vsknk084sn02q",
         "{server_id}" => "wsv_01h455vb4pex5vsknk084sn02q",
         "{session_id}" => "ses_01h455vb4pex5vsknk084sn02q",
+        "{hostname}" => "web-ffffffff.t.engine.example",
         _ => panic!("tenancy.rs has no value for {part}: add one"),
     }
 }

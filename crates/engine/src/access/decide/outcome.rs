@@ -193,6 +193,8 @@ rules! {
     Private "private" "The tunnel is private: clients dial it, and it has no public address."
     /// The project is suspended.
     Suspended "suspended" "The project is suspended."
+    /// An operator has taken down the host name.
+    TakenDown "taken_down" "An operator has taken down the host name."
     /// The tunnel requires a rule that this engine cannot enforce.
     Unenforceable "unenforceable" "The tunnel or its project requires a guard that this engine does not support."
     /// `trusted_ips` of the tunnel or the project.

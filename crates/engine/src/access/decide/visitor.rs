@@ -21,15 +21,10 @@ pub fn refuse<A>(
         let problem = Problem::tunnel_not_found();
         return Some(Decision::refuse(Rule::Private, problem, "not published"));
     }
-    let state = tunnel.project.state();
-    if !state.in_use {
-        let problem = BoundaryDenial::Suspended.into();
-        return Some(Decision::refuse(
-            Rule::Suspended,
-            problem,
-            "the project is suspended",
-        ));
+    if let Some(refused) = refuse_by_operator(tunnel) {
+        return Some(refused);
     }
+    let state = tunnel.project.state();
     let project = &state.policy;
     if project.unreadable || !is_enforceable(tunnel, context) {
         let reason = "a guard that this engine cannot keep";
@@ -86,6 +81,29 @@ pub fn refuse<A>(
             "This tunnel requires a newer version of TLS.",
             "an older version of TLS than the project allows",
         );
+    }
+    None
+}
+
+/// Refuses all visitors if the project is suspended, or if an operator has taken down the host name.
+fn refuse_by_operator<A>(tunnel: &LiveTunnel<A>) -> Option<Decision> {
+    let state = tunnel.project.state();
+    if !state.in_use {
+        let problem = BoundaryDenial::Suspended.into();
+        return Some(Decision::refuse(
+            Rule::Suspended,
+            problem,
+            "the project is suspended",
+        ));
+    }
+    let hostname = tunnel.routed_hostname();
+    if hostname.is_some_and(|hostname| state.is_taken_down(hostname)) {
+        let detail = "The operator of this server has taken down this address.";
+        return Some(Decision::refuse(
+            Rule::TakenDown,
+            Problem::new(403, "hostname_taken_down", detail),
+            "an operator has taken down the host name",
+        ));
     }
     None
 }

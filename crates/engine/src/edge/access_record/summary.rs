@@ -141,7 +141,7 @@ impl CompletedVisit<'_> {
             "ambiguous" if self.reason == Some(PASSWORD_AND_PROOF) => policy("other"),
             "certificate" | "ambiguous" => policy("mtls"),
             "challenge" => policy("challenge"),
-            "tls_version" | "public_access" | "suspended" => policy("other"),
+            "tls_version" | "public_access" | "suspended" | "taken_down" => policy("other"),
             "session" => unauthorized("missing_token"),
             "password" => match self.status {
                 Some(429 | 503) => capacity(),

@@ -14,7 +14,7 @@ use crate::access::{
 };
 use crate::agents::Agent;
 use crate::browser::{
-    Browsers, CALLBACK, Challenges, LongTargetRedirect, Page, Session, SignInCallback,
+    Browsers, CALLBACK, Challenges, LongTargetRedirect, Page, PageFooter, Session, SignInCallback,
     SignInRequest, SignIns, Solution,
 };
 use crate::core::Core;
@@ -89,6 +89,7 @@ impl BuiltinRoute {
             request,
             auth,
             authority: authority(inbound),
+            footer: &core.page_footer,
         };
         let is_get = matches!(inbound.method.as_str(), "GET" | "HEAD");
         match (self.kind, inbound.method.as_str()) {
@@ -207,6 +208,7 @@ struct BuiltinRequest<'a, 'r> {
     request: &'a EdgeRequest<'r, Agent>,
     auth: AuthContext<'a>,
     authority: String,
+    footer: &'a PageFooter,
 }
 
 impl BuiltinRequest<'_, '_> {
@@ -408,7 +410,8 @@ impl BuiltinRequest<'_, '_> {
         }
         let puzzle = browsers.challenges.puzzle(host, peer, seals, now);
         let route = format!("{}challenge", self.route.prefix);
-        Ok(Answer::page(Page::challenge(&puzzle, &route, &target)))
+        let page = Page::challenge(&puzzle, (&route, &target), self.footer);
+        Ok(Answer::page(page))
     }
 
     /// The solution is in the query, so that there is no body to read.

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 use http1::{FieldValue, FieldValueBuf, field_name, field_value, write_field};
 use types::problem::{MEDIA_TYPE, Problem};
 
-use crate::browser::{Page, in_text};
+use crate::browser::{Page, PageFooter, in_text};
 use crate::edge::headers::forwarding::CONNECTION;
 use crate::edge::response::error_format::ErrorFormat;
 
@@ -23,13 +23,13 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Renders a problem in the negotiated format.
-    pub(crate) fn problem(problem: &Problem, form: ErrorFormat) -> Self {
+    pub(crate) fn problem(problem: &Problem, form: ErrorFormat, footer: &PageFooter) -> Self {
         let (media_type, body, policy) = match form {
             ErrorFormat::Page => {
-                let page = Page::problem(problem);
+                let page = Page::problem(problem, footer);
                 (HTML, page.html, Some(page.policy))
             }
-            ErrorFormat::Text => ("text/plain; charset=utf-8", in_text(problem), None),
+            ErrorFormat::Text => ("text/plain; charset=utf-8", in_text(problem, footer), None),
             ErrorFormat::Json => (MEDIA_TYPE, problem.to_json(), None),
         };
         let fields = vec![
@@ -176,18 +176,19 @@ mod tests {
     #[test]
     fn a_browser_gets_a_page_and_a_program_gets_json() {
         let problem = Problem::tunnel_offline(5);
-        let page = Answer::problem(&problem, ErrorFormat::Page);
+        let footer = PageFooter::default();
+        let page = Answer::problem(&problem, ErrorFormat::Page, &footer);
         assert!(page.body.starts_with("<!doctype html>"));
         assert!(
             page.fields
                 .contains(&(RETRY_AFTER, HeaderValue::from_static("5")))
         );
-        let text = Answer::problem(&problem, ErrorFormat::Text);
+        let text = Answer::problem(&problem, ErrorFormat::Text, &footer);
         assert!(
             text.body
                 .starts_with("503 Service Unavailable: The tunnel is offline;")
         );
-        let json = Answer::problem(&problem, ErrorFormat::Json);
+        let json = Answer::problem(&problem, ErrorFormat::Json, &footer);
         assert!(json.body.contains("\"tunnel_offline\""));
         let head = String::from_utf8(json.to_http1(true, true)).unwrap();
         assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"));

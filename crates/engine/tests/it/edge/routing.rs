@@ -226,6 +226,37 @@ async fn a_browser_gets_a_page_for_every_refusal() {
     );
 }
 
+/// The page is still a single document: its policy allows the image that it contains, and nothing else.
+#[tokio::test]
+async fn a_refusal_has_the_operator_and_its_contact() {
+    let directory = tempfile::tempdir().unwrap();
+    let logo = directory.path().join("logo.svg");
+    std::fs::write(&logo, "<svg xmlns=\"http://www.w3.org/2000/svg\"/>").unwrap();
+    let pages = format!(
+        "pages: {{operator_name: 'Example Networks', abuse_contact: 'https://example.com/abuse', \
+         logo_file: '{}'}}",
+        logo.display()
+    );
+    let engine = TestEngine::start_with(&pages).await;
+    let host = format!("nobody.t.{}", engine.host());
+    let mut visitor = engine.visitor().http1(&host).await;
+    visitor
+        .request("GET", "/", &host, "Accept: text/html\r\n")
+        .await;
+    let answer = visitor.answer().await;
+    assert_eq!(answer.status, 404);
+    let html = String::from_utf8(answer.body.clone()).unwrap();
+    for part in [
+        "Example Networks",
+        "href=\"https://example.com/abuse\"",
+        "src=\"data:image/svg+xml;base64,",
+    ] {
+        assert!(html.contains(part), "{part}: {html}");
+    }
+    let policy = answer.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; ") && policy.ends_with("; img-src data:"));
+}
+
 /// EN-1a: on the host of a published tunnel the service handles `/api/*`, and never the engine.
 #[tokio::test]
 async fn the_service_handles_api_paths_of_a_tunnel() {

@@ -378,6 +378,38 @@ async fn everything_of_a_suspended_project_ends() {
     );
 }
 
+/// A host name that an operator takes down refuses its visitors, also those that are connected. The
+/// other tunnels of the project are not affected.
+#[tokio::test]
+async fn everything_of_a_taken_down_hostname_ends() {
+    let TwoProjects {
+        platform,
+        ann: token,
+        ..
+    } = TwoProjects::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    let service = endless().await;
+    let agent = engine.agent_at(A, &token).await;
+    let web = open(agent.clone(), Properties::http(), &service).await;
+    let other = open(agent, Properties::http(), &service).await;
+    let host = web.hostname();
+    let download = start_request(&engine, host, "/", None).await;
+    let upgrade = start_request(&engine, host, "/upgrade", None).await;
+    let mut stays = start_request(&engine, other.hostname(), "/upgrade", None).await;
+    let mut idle = engine.visitor().http1(host).await;
+    let names = vec![host.to_owned()];
+    platform.add_project_with(A, |project| project.taken_down = names);
+    ends(download).await;
+    ends(upgrade).await;
+    let refused = idle.get("/", host).await;
+    assert_eq!(refused.status, 403);
+    assert_eq!(refused.json()["code"], "hostname_taken_down");
+    assert_open(&mut stays).await;
+    platform.add_project(A);
+    engine.informed().await;
+    start_request(&engine, host, "/", None).await;
+}
+
 trait Duplex: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send {}
 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send> Duplex for S {}

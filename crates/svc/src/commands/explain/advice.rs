@@ -23,6 +23,7 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
     Some(match rule {
         "private" => "connect to it with `svc dial`, or publish it with `svc forward --publish`",
         "suspended" => "see the project's status with `svc project list`",
+        "taken_down" => "see the operator's reason with `svc project takedowns`",
         "unenforceable" => "remove the access rule, or use an engine that supports it",
         "trusted_ips" => {
             "connect from one of the trusted addresses, or change `trusted_ips` of the tunnel, or \

@@ -377,6 +377,8 @@ async fn webhooks_and_addresses_are_managed() {
         .run(&["project", "addresses", "release", "20000"])
         .await;
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    let takedowns = home.run(&["project", "takedowns", "-o", "json"]).await;
+    assert_eq!(takedowns.json(), json!({"takedowns": []}));
 }
 
 /// Creates a project with the plan `basic`.

@@ -45,7 +45,7 @@ async fn an_issued_credential_is_sent_with_the_root_of_its_chain(control: TestCo
     served.stop().await;
 }
 
-pub(super) fn custom_domain(
+pub(crate) fn custom_domain(
     control: &TestControl,
     (of, project): (&Person, &Project),
     number: usize,

@@ -1,0 +1,130 @@
+// Host names of tunnels that operators have taken down.
+
+import { useState } from "preact/hooks";
+import { call, type Control } from "../../api/client";
+import { invalidate, useResource } from "../../api/resource";
+import { useFilter } from "../../router/location";
+import { Confirm, Dialog, useAction } from "../../ui/dialog";
+import { Field } from "../../ui/fields";
+import { Button, Card, Empty, Failure, Loaded, Page, Paging, Time } from "../../ui/parts";
+import { toast } from "../../ui/toasts";
+
+const KEY = "installation/takedowns";
+
+export function OperatorTakedowns() {
+  const [page, setPage] = useFilter("page", "1");
+  const [isOpen, setOpen] = useState(false);
+  const [restored, setRestored] = useState<Control<"Takedown"> | undefined>(undefined);
+  const list = useResource(`${KEY}/${page}`, (signal) => call("get", "/api/operator/takedowns", { query: { page: Number(page) || 1, pageSize: 50 }, signal }), { every: 30_000 });
+  return (
+    <Page
+      title="Takedowns"
+      note="Addresses whose visitors are refused."
+      actions={
+        <Button look="grave" onClick={() => setOpen(true)}>
+          Take down an address
+        </Button>
+      }
+    >
+      <Card isFlush>
+        <Loaded of={list}>
+          {(data) =>
+            data.takedowns.length === 0 ? (
+              <Empty icon="tunnels" title="No address is taken down">
+                <p class="quiet">A takedown affects one host name. To stop all tunnels of a project, suspend the project.</p>
+              </Empty>
+            ) : (
+              <>
+                <div class="scroll">
+                  <table class="table">
+                    <thead>
+                      <tr>
+                        <th scope="col">Host name</th>
+                        <th scope="col">Reason</th>
+                        <th scope="col">Project</th>
+                        <th scope="col">Since</th>
+                        <th scope="col">
+                          <span class="unseen">Actions</span>
+                        </th>
+                      </tr>
+                    </thead>
+                    <tbody>
+                      {data.takedowns.map((one) => (
+                        <tr key={one.hostname}>
+                          <td>
+                            <code>{one.hostname}</code>
+                          </td>
+                          <td>{one.reason}</td>
+                          <td>
+                            <code>{one.projectId}</code>
+                          </td>
+                          <td>
+                            <Time at={one.createdAt} />
+                          </td>
+                          <td class="end">
+                            <Button look="bare" onClick={() => setRestored(one)}>
+                              Restore
+                            </Button>
+                          </td>
+                        </tr>
+                      ))}
+                    </tbody>
+                  </table>
+                </div>
+                <Paging page={data.page} totalPages={data.totalPages} total={data.total} onPage={(next) => setPage(String(next))} />
+              </>
+            )
+          }
+        </Loaded>
+      </Card>
+      {isOpen && <TakeDown onClose={() => setOpen(false)} />}
+      {restored !== undefined && (
+        <Confirm
+          title={`Restore ${restored.hostname}`}
+          verb="Restore"
+          done={`${restored.hostname} is restored.`}
+          onClose={() => setRestored(undefined)}
+          action={async () => {
+            await call("delete", "/api/operator/takedowns/{hostname}", { path: { hostname: restored.hostname } });
+            invalidate(KEY);
+          }}
+        >
+          Visitors reach the tunnel again immediately.
+        </Confirm>
+      )}
+    </Page>
+  );
+}
+
+function TakeDown({ onClose }: { onClose: () => void }) {
+  const [hostname, setHostname] = useState("");
+  const [reason, setReason] = useState("");
+  const { isBusy, error, run } = useAction();
+  return (
+    <Dialog title="Take down an address" onClose={onClose}>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          run(async () => {
+            const down = await call("post", "/api/operator/takedowns", { body: { hostname: hostname.trim(), reason: reason.trim() } });
+            invalidate(KEY);
+            toast(`${down.hostname} is taken down.`);
+            onClose();
+          });
+        }}
+      >
+        <p>Its visitors are refused immediately, also those that are connected. Other addresses of the project are not affected.</p>
+        <Field label="Host name" name="hostname" value={hostname} onValue={setHostname} error={error} isRequired maxLength={253} placeholder="shop-0a1b2c3d.t.example.com" />
+        <Field label="Reason" name="reason" value={reason} onValue={setReason} error={error} isRequired maxLength={500} hint="The owners of the project get it by mail, and its members see it." />
+        {error !== undefined && <Failure error={error} />}
+        <div class="buttons">
+          <Button type="submit" look="grave" isBusy={isBusy}>
+            Take down
+          </Button>
+          <Button onClick={onClose}>Cancel</Button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
