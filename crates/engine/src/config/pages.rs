@@ -145,7 +145,7 @@ mod tests {
                 "pages.abuse_contact"
             ]
         );
-        let large = [PNG, &[0; 32 * 1024]].concat();
+        let large = [PNG, &vec![0; 32 * 1024]].concat();
         for wrong in [
             file("large.png", &large),
             file("page.html", b"<!doctype html><svg></svg>"),

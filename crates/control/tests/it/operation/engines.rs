@@ -247,10 +247,10 @@ async fn credential_of(control: &TestControl, person: &Person) -> String {
 
 /// A running platform, a user with a project, and a link that has received both.
 async fn linked(control: TestControl) -> (TestControl, PlatformServer, Link, Person, Project) {
-    let control = linkable(control).await;
+    let control = Box::pin(linkable(control)).await;
     let ada = control.person("ada").await;
     let project = control.project(&ada).await;
-    let served = PlatformServer::start(&control).await;
+    let served = Box::pin(PlatformServer::start(&control)).await;
     let mut link = served.link(None).await;
     link.everything().await;
     (control, served, link, ada, project)

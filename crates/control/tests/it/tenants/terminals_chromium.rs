@@ -62,8 +62,9 @@ async fn run(script: &str) {
         "cluster_domain": domain,
         "engine_port": port,
     });
-    let catalogue = json!({"regions": [region]});
-    let site = Site::start_beside(&engines, &format!("catalog: {catalogue}")).await;
+    let catalogue = format!("catalog: {}", json!({"regions": [region]}));
+    let start = Site::start_beside(&engines, &catalogue);
+    let site = Box::pin(start).await;
     let (ada, grace) = (site.person("Ada").await, site.person("Grace").await);
     let linus = site.person("Linus").await;
     for person in [&grace, &linus] {

@@ -43,7 +43,7 @@ async fn a_name_is_taken_down_once_and_restored(database: Database) {
     let found = takedowns::by_hostname(&mut tx, name).await.unwrap();
     assert_eq!(found, Some(first.clone()));
     let own = takedowns::of_project(&mut tx, ann.project, 10).await;
-    assert_eq!(own.unwrap(), [first.clone()]);
+    assert_eq!(own.unwrap(), std::slice::from_ref(&first));
     let others = takedowns::of_project(&mut tx, bob.project, 10).await;
     assert_eq!(others.unwrap(), []);
     let count = takedowns::count_of_project(&mut tx, ann.project).await;
