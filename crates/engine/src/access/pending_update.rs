@@ -4,11 +4,15 @@
 //! received it. A client that uses the change immediately would be refused for good, so a managed
 //! engine waits a moment before it refuses what an update can allow.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use credentials::digest;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::boundary_check::BoundaryDenial;
+use super::digest::Digest;
 use super::tenancy::Tenancy;
 use super::tokens::{TokenError, Tokens};
 use crate::directory::Project;
@@ -19,6 +23,39 @@ pub(crate) const UPDATE_WAIT: Duration = Duration::from_secs(3);
 /// Pause between two checks, so that a cluster with frequent changes does not verify a token for
 /// each of them.
 const CHECK_PAUSE: Duration = Duration::from_millis(100);
+/// Period in which a token waits only once, so that later refusals are immediate.
+const WAIT_INTERVAL: Duration = Duration::from_mins(1);
+/// Maximum number of tokens whose waits are remembered. Beyond it, refusals are immediate.
+const MAX_WAITS: usize = 1024;
+
+/// Starts of the waits of the last [`WAIT_INTERVAL`], by token.
+#[derive(Debug, Default)]
+pub(super) struct UpdateWaits(Mutex<HashMap<Digest, Instant>>);
+
+impl UpdateWaits {
+    /// The end of the wait of a token, which its concurrent requests share. It is in the past for a
+    /// token that waited before. `None` if too many tokens wait.
+    fn deadline(&self, digest: Digest, now: Instant) -> Option<Instant> {
+        let mut starts = self.0.lock();
+        if starts.len() >= MAX_WAITS {
+            starts.retain(|_, start| now < *start + WAIT_INTERVAL);
+        }
+        let is_full = starts.len() >= MAX_WAITS;
+        let start = match starts.get_mut(&digest) {
+            Some(start) if now < *start + WAIT_INTERVAL => *start,
+            Some(start) => {
+                *start = now;
+                now
+            }
+            None if is_full => return None,
+            None => {
+                starts.insert(digest, now);
+                now
+            }
+        };
+        Some(start + UPDATE_WAIT)
+    }
+}
 
 /// Returns true if an update of the platform can allow this token in this project: its signature is
 /// valid, but the engine does not know its credential, or its user as a member.
@@ -39,7 +76,7 @@ fn needs_update(
 }
 
 /// Waits until the engine has received the update that a token needs, for at most [`UPDATE_WAIT`].
-/// Returns immediately if the token needs none. `now` returns Unix seconds.
+/// Returns immediately if the token needs none, or has waited in the last [`WAIT_INTERVAL`]. `now` returns Unix seconds.
 pub(crate) async fn wait_for_update(
     tokens: &Tokens,
     tenancy: &Tenancy,
@@ -48,15 +85,46 @@ pub(crate) async fn wait_for_update(
 ) {
     // Subscribed before the check, so that no update is missed.
     let mut changes = tokens.changes();
-    let deadline = Instant::now() + UPDATE_WAIT;
+    let mut deadline = None;
     while needs_update(tokens, tenancy, (token, project), now()) {
+        let end = deadline.or_else(|| tokens.waits().deadline(digest(token), Instant::now()));
+        let Some(end) = end else { return };
+        deadline = Some(end);
         let changed = async {
             let is_running = changes.changed().await.is_ok();
             sleep(CHECK_PAUSE).await;
             is_running
         };
-        if !matches!(timeout_at(deadline, changed).await, Ok(true)) {
+        if !matches!(timeout_at(end, changed).await, Ok(true)) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_waits_once_in_an_interval_and_few_tokens_wait() {
+        let waits = UpdateWaits::default();
+        let start = Instant::now();
+        let end = start + UPDATE_WAIT;
+        assert_eq!(waits.deadline([0; 32], start), Some(end));
+        // A request during the wait, and one after it.
+        for later in [CHECK_PAUSE, 2 * UPDATE_WAIT] {
+            assert_eq!(waits.deadline([0; 32], start + later), Some(end));
+        }
+        let next = start + WAIT_INTERVAL;
+        assert_eq!(waits.deadline([0; 32], next), Some(next + UPDATE_WAIT));
+
+        for number in 1..MAX_WAITS {
+            let mut other = [1; 32];
+            other[..8].copy_from_slice(&number.to_le_bytes());
+            assert!(waits.deadline(other, next).is_some());
+        }
+        assert_eq!(waits.deadline([2; 32], next), None);
+        let last = next + WAIT_INTERVAL;
+        assert_eq!(waits.deadline([2; 32], last), Some(last + UPDATE_WAIT));
     }
 }

@@ -15,6 +15,7 @@ use types::root::Root;
 use super::cache::{Cache, Entry};
 use super::changes::{ChangeScope, Invalidations, PendingInvalidations};
 use super::digest::Digest;
+use super::pending_update::UpdateWaits;
 use super::uses::CredentialUses;
 use crate::directory::{Credential, CredentialMatcher, Directory};
 
@@ -35,6 +36,8 @@ pub struct Tokens {
     directory: Option<Arc<Directory>>,
     /// Uses of these credentials that were not reported yet.
     uses: CredentialUses,
+    /// Waits for updates of the platform.
+    waits: UpdateWaits,
 }
 
 /// The current keys, and how often they were replaced. A cached result is valid for one epoch.
@@ -97,6 +100,7 @@ impl Tokens {
             unknown_key: Notify::new(),
             directory,
             uses: CredentialUses::default(),
+            waits: UpdateWaits::default(),
         })
     }
 
@@ -369,6 +373,10 @@ impl Tokens {
     /// again.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    pub(super) fn waits(&self) -> &UpdateWaits {
+        &self.waits
     }
 
     /// Waits for a token with an unknown key, or returns immediately if one arrived since the last
