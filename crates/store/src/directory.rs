@@ -238,9 +238,9 @@ statements! {
         AND project_id = $1 ORDER BY hostname";
     TAKEN_DOWN = "SELECT project_id, hostname FROM takedowns WHERE project_id IN_LIST($1) \
         UNION SELECT d.project_id, t.hostname FROM takedowns t JOIN domains d ON d.hostname = t.hostname \
-        WHERE d.project_id IN_LIST($1) \
+        WHERE d.state <> 'pending' AND d.project_id IN_LIST($1) \
         UNION SELECT d.project_id, t.hostname FROM takedowns t JOIN domains d ON d.hostname = t.wildcard \
-        WHERE d.project_id IN_LIST($1) ORDER BY 1, 2";
+        WHERE d.state <> 'pending' AND d.project_id IN_LIST($1) ORDER BY 1, 2";
     MEMBERS = "SELECT user_id AS id FROM members WHERE workspace_id = $1 LIMIT $2";
     PEOPLE_AFTER = concat!(person!("u.id > $4"), " ORDER BY u.id LIMIT $5");
     PEOPLE = person!("u.id IN_LIST($4)");

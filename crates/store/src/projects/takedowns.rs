@@ -41,11 +41,12 @@ statements! {
     BY_HOSTNAME = concat!("SELECT ", columns!(), " FROM takedowns t WHERE t.hostname = $1");
     DELETE = "DELETE FROM takedowns WHERE hostname = $1 \
         RETURNING hostname, project_id, reason, created_by, created_at";
+    // Each project can add any name as a pending domain, and must not see the reason for another one.
     OF_PROJECT = concat!("SELECT ", columns!(), " FROM takedowns t WHERE t.project_id = $1 \
         UNION SELECT ", columns!(), " FROM takedowns t JOIN domains d ON d.hostname = t.hostname \
-        WHERE d.project_id = $1 \
+        WHERE d.state <> 'pending' AND d.project_id = $1 \
         UNION SELECT ", columns!(), " FROM takedowns t JOIN domains d ON d.hostname = t.wildcard \
-        WHERE d.project_id = $1 ORDER BY 1 LIMIT $2");
+        WHERE d.state <> 'pending' AND d.project_id = $1 ORDER BY 1 LIMIT $2");
     COUNT_OF_PROJECT = "SELECT COUNT(*) AS n FROM takedowns WHERE project_id = $1";
     LIST = concat!("SELECT ", columns!(), " FROM takedowns t ORDER BY t.hostname LIMIT $1 OFFSET $2");
     COUNT = "SELECT COUNT(*) AS n FROM takedowns";
