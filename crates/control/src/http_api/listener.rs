@@ -233,15 +233,19 @@ async fn run(
     goodbye: &CancellationToken,
 ) {
     let mut connection = pin!(connection);
+    // Hyper's time limit for a request head is that of an idle connection, and starts only once the
+    // protocol is known. A client that sends nothing, or half a greeting, would keep its slot forever.
+    let head_is_late = async {
+        tokio::select! {
+            () = activity.wait_without_request(HEAD_TIMEOUT) => {}
+            () = activity.wait_for_slow_head(HEAD_TIMEOUT) => {}
+        }
+    };
+    let mut head_is_late = pin!(head_is_late);
     let is_idle = tokio::select! {
         ended = connection.as_mut() => return log_end(ended),
-        // Hyper's time limit for a request head starts only once the protocol is known. A client
-        // that sends nothing, or half a greeting, would keep its slot forever.
-        () = activity.wait_without_request(HEAD_TIMEOUT) => {
-            return tracing::debug!("a connection sent no request");
-        }
-        () = activity.wait_for_slow_head(HEAD_TIMEOUT) => {
-            return tracing::debug!("a connection sent an incomplete request");
+        () = head_is_late.as_mut() => {
+            return tracing::debug!("a connection sent no complete request in time");
         }
         () = activity.wait_until_stalled(READ_STALL) => {
             return tracing::debug!("the client did not read a response");
@@ -260,6 +264,8 @@ async fn run(
     };
     tokio::select! {
         ended = connection => log_end(ended),
+        // A drain waits for requests, but not longer for an incomplete one.
+        () = head_is_late => tracing::debug!("a connection sent no complete request in time"),
         () = goodbye_ends => tracing::debug!("a connection did not close in time"),
     }
 }

@@ -23,10 +23,14 @@ const LARGE: usize = 8 * 1024 * 1024;
 
 /// A served connection, with a buffer of this size between both ends.
 fn served(buffer: usize) -> (DuplexStream, JoinHandle<()>) {
+    served_until(CancellationToken::new(), buffer)
+}
+
+fn served_until(goodbye: CancellationToken, buffer: usize) -> (DuplexStream, JoinHandle<()>) {
     let (client, server) = duplex(buffer);
     let server = WriteLimit::new(server, WRITE_STALL);
     let (connection, activity) = connection(server, ([192, 0, 2, 1], 1).into(), router());
-    let serving = async move { run(connection, &activity, &CancellationToken::new()).await };
+    let serving = async move { run(connection, &activity, &goodbye).await };
     (client, tokio::spawn(serving))
 }
 
@@ -123,6 +127,21 @@ async fn a_kept_connection_has_a_time_limit_for_the_next_head() {
         lasted <= 2 * HEAD_TIMEOUT + Duration::from_secs(1),
         "{lasted:?}"
     );
+}
+
+/// A client that sends half a head does not delay the end of the process.
+#[tokio::test(start_paused = true)]
+async fn a_drain_ends_a_connection_with_half_a_head() {
+    let goodbye = CancellationToken::new();
+    let (mut client, serving) = served_until(goodbye.clone(), 1024);
+    client.write_all(b"GET / HTTP/1.1\r\nHo").await.unwrap();
+    // The clock only moves once the server has read the bytes.
+    sleep(Duration::from_secs(1)).await;
+    goodbye.cancel();
+    let began = Instant::now();
+    serving.await.unwrap();
+    let lasted = began.elapsed();
+    assert!(lasted <= HEAD_TIMEOUT, "{lasted:?}");
 }
 
 #[tokio::test(start_paused = true)]
