@@ -26,7 +26,7 @@ use crate::edge::revocation::ActiveVisits;
 use crate::geo::Countries;
 use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts};
-use crate::live::{Live, LiveTunnel, Namespace};
+use crate::live::{Live, LiveTunnel, Namespace, PublishedName};
 use crate::managed::Reports;
 use crate::metrics::{EngineMetrics, Gauges};
 use crate::webtty::Sessions;
@@ -115,6 +115,19 @@ impl Core {
     pub(crate) fn has_lost_name(&self, tunnel: &LiveTunnel<Agent>) -> bool {
         let (properties, project) = (&tunnel.view.properties, &tunnel.project.id);
         self.namespace.has_lost_name(properties, project)
+    }
+
+    /// True if an operator has taken down a host name, in lower case, of a project, also without an
+    /// online tunnel.
+    pub(crate) fn is_taken_down(&self, host: &str) -> bool {
+        let Some(directory) = self.tenancy.directory() else {
+            return false;
+        };
+        let project = self.namespace.classify(host).and_then(|name| match &name {
+            PublishedName::Label(_) => directory.project_at(name.endpoint()?),
+            PublishedName::Domain(domain) => directory.project(&domain.project),
+        });
+        project.is_some_and(|project| project.state().is_taken_down(host))
     }
 
     /// The country of a visitor of a tunnel, if it is known. It is only looked up if the tunnel or

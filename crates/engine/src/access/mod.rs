@@ -26,7 +26,7 @@ pub use boundary_check::{
 };
 pub use certificate::{CertificateError, ClientCertificate};
 pub use changes::{ChangeScope, Invalidations};
-pub(crate) use decide::PASSWORD_AND_PROOF;
+pub(crate) use decide::{PASSWORD_AND_PROOF, hostname_taken_down};
 pub use decide::{
     Admission, AuthContext, Decision, EdgeRequest, Outcome, Proof, Rule, TokenForm, VisitorInfo,
     decide, decide_connection, proof_covers, reauthorize_visit, refuse_visitor,

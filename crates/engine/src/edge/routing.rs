@@ -362,6 +362,10 @@ fn find_tunnel(
     }
     let (rule, problem) = match core.live.route(server_name) {
         Route::Online(tunnel) if !core.has_lost_name(&tunnel) => return Ok(tunnel),
+        Route::Offline | Route::Unknown if core.is_taken_down(server_name) => {
+            record.set_refusal(Rule::TakenDown, None);
+            return Err(access::hostname_taken_down().into());
+        }
         Route::Offline => {
             record.set_rule("offline", None);
             // No rule refused the visitor, and the service is expected to return.

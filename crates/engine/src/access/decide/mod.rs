@@ -24,6 +24,7 @@ pub use self::outcome::{Admission, Decision, Outcome, Proof, Rule, TokenForm};
 pub use self::proof::proof_covers;
 use self::proof::{BoundaryTarget, ProofRefusal};
 use self::table::{Action, ConditionBits, PresentedProofs, QueryProof};
+pub(crate) use self::visitor::hostname_taken_down;
 pub use self::visitor::{reauthorize_visit, refuse as refuse_visitor};
 use super::bearer::Bearer;
 use super::certificate::ClientCertificate;

@@ -98,14 +98,19 @@ fn refuse_by_operator<A>(tunnel: &LiveTunnel<A>) -> Option<Decision> {
     }
     let hostname = tunnel.routed_hostname();
     if hostname.is_some_and(|hostname| state.is_taken_down(hostname)) {
-        let detail = "The operator of this server has taken down this address.";
         return Some(Decision::refuse(
             Rule::TakenDown,
-            Problem::new(403, "hostname_taken_down", detail),
+            hostname_taken_down(),
             "an operator has taken down the host name",
         ));
     }
     None
+}
+
+/// The refusal of a host name that an operator has taken down.
+pub(crate) fn hostname_taken_down() -> Problem {
+    let detail = "The operator of this server has taken down this address.";
+    Problem::new(403, "hostname_taken_down", detail)
 }
 
 /// Checks that an admitted visitor would be admitted again, by its address and its proof. The path

@@ -410,6 +410,35 @@ async fn everything_of_a_taken_down_hostname_ends() {
     start_request(&engine, host, "/", None).await;
 }
 
+/// The answer does not depend on the agent: the operator is the one who can restore the name.
+#[tokio::test]
+async fn a_taken_down_hostname_is_refused_without_its_tunnel() {
+    let TwoProjects {
+        platform,
+        ann: token,
+        ..
+    } = TwoProjects::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    let service = endless().await;
+    let agent = engine.agent_at(A, &token).await;
+    let web = open(agent, Properties::http(), &service).await;
+    let host = web.hostname().to_owned();
+    let never_online = format!("a-{host}");
+    let names = vec![host.clone(), never_online.clone()];
+    platform.add_project_with(A, |project| project.taken_down = names);
+    web.close().await;
+    engine.informed().await;
+    for name in [&host, &never_online] {
+        let refused = engine.visitor().http1(name).await.get("/", name).await;
+        assert_eq!(refused.status, 403, "{name}");
+        assert_eq!(refused.json()["code"], "hostname_taken_down", "{name}");
+    }
+    platform.add_project(A);
+    engine.informed().await;
+    let offline = engine.visitor().http1(&host).await.get("/", &host).await;
+    assert_eq!(offline.json()["code"], "tunnel_offline");
+}
+
 trait Duplex: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send {}
 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send> Duplex for S {}
