@@ -93,6 +93,25 @@ async fn a_restart_without_the_platform_serves_immediately() {
     assert!(!engine.running().link().unwrap().is_connected());
 }
 
+/// A takedown is a part of the saved state.
+#[tokio::test]
+async fn a_takedown_holds_after_a_restart_without_the_platform() {
+    let TwoProjects { platform, .. } = TwoProjects::start().await;
+    let data = tempfile::tempdir().unwrap();
+    let start = || TestEngine::managed_at(&platform, Some(data.path()), "", Arc::new(SystemClock));
+    let engine = start().await;
+    let name = format!("shop-{A}.t.{}", engine.host());
+    platform.add_project_with(A, |project| project.taken_down = vec![name.clone()]);
+    engine.informed().await;
+    engine.stop().await;
+
+    platform.set_unavailable(true);
+    let engine = start().await;
+    let refused = engine.visitor().http1(&name).await.get("/", &name).await;
+    assert_eq!(refused.status, 403);
+    assert_eq!(refused.json()["code"], "hostname_taken_down");
+}
+
 #[tokio::test]
 async fn the_saved_state_contains_no_credential() {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
