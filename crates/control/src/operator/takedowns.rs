@@ -95,6 +95,7 @@ pub(super) async fn delete(
     Segment(hostname): Segment,
     ClientIp(ip): ClientIp,
 ) -> HandlerResult<StatusCode> {
+    let hostname = parse_hostname(&hostname).map_err(|_| Problem::not_found())?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let deleted = takedowns::delete(&mut tx, &hostname, now).await?;
