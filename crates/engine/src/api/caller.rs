@@ -250,23 +250,25 @@ impl<A> Api<A> {
         parts: &Parts,
         token: &str,
     ) -> Result<(Arc<VerifiedToken>, Arc<Project>), Refusal> {
+        let now = || self.unix_seconds();
         let mut verdict = self.verdict(parts, token)?;
-        if let Some(project) = parts.extensions.get::<Arc<Project>>() {
-            let is_unknown = match &verdict {
-                Ok(verified) => self.tenancy.check_access(verified, project).is_err(),
-                Err(unverified) => matches!(unverified, TokenError::UnknownCredential(_)),
-            };
-            if is_unknown {
-                let now = || self.unix_seconds();
-                wait_for_update(&self.tokens, &self.tenancy, (token, project), now).await;
-                verdict = self.verdict(parts, token)?;
-            }
+        if matches!(verdict, Err(TokenError::UnknownCredential(_)))
+            && let Some(project) = parts.extensions.get::<Arc<Project>>()
+        {
+            wait_for_update(&self.tokens, &self.tenancy, (token, project), now).await;
+            verdict = self.verdict(parts, token)?;
         }
-        let token = verdict.map_err(|unverified| refused(&unverified))?;
+        let mut verified = verdict.map_err(|unverified| refused(&unverified))?;
         let project = project(parts)?;
-        let is_member = self.tenancy.check_access(&token, &project).is_ok();
-        self.rates.take(parts, &token, &project, is_member)?;
-        Ok((token, project))
+        let is_member = self.tenancy.check_access(&verified, &project).is_ok();
+        // Before the wait for a membership, so that the rate limits the requests that wait.
+        self.rates.take(parts, &verified, &project, is_member)?;
+        if !is_member {
+            wait_for_update(&self.tokens, &self.tenancy, (token, &project), now).await;
+            let again = self.verdict(parts, token)?;
+            verified = again.map_err(|unverified| refused(&unverified))?;
+        }
+        Ok((verified, project))
     }
 
     fn verdict(
