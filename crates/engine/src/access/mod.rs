@@ -37,7 +37,7 @@ pub use link_password::{
     Basic, BasicCredentials, CHECKS_AT_ONCE, PasswordCheck, PasswordChecks, PasswordProof,
     PasswordVerdict,
 };
-pub(crate) use pending_update::{UPDATE_WAIT, wait_for_update};
+pub(crate) use pending_update::{CHECK_PAUSE, UPDATE_WAIT, wait_for_update};
 pub use policy::{RequiredProofs, TunnelPolicy};
 pub use publication::{PublicationError, may_publish};
 pub use tenancy::Tenancy;

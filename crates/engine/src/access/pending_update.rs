@@ -20,9 +20,9 @@ use crate::directory::Project;
 /// Time for an update to arrive. Engines usually receive it within milliseconds, and within a
 /// second if another process of the platform made the change.
 pub(crate) const UPDATE_WAIT: Duration = Duration::from_secs(3);
-/// Pause between two checks, so that a cluster with frequent changes does not verify a token for
-/// each of them.
-const CHECK_PAUSE: Duration = Duration::from_millis(100);
+/// Pause between two checks, so that a cluster with frequent changes does not verify a token, or
+/// check a tunnel, for each of them.
+pub(crate) const CHECK_PAUSE: Duration = Duration::from_millis(100);
 /// Period in which a token waits only once, so that later refusals are immediate.
 const WAIT_INTERVAL: Duration = Duration::from_mins(1);
 /// Maximum number of tokens whose waits are remembered. Beyond it, refusals are immediate.
@@ -57,8 +57,9 @@ impl UpdateWaits {
     }
 }
 
-/// Returns true if an update of the platform can allow this token in this project: its signature is
-/// valid, but the engine does not know its credential, or its user as a member.
+/// Returns true if an update of the platform can allow this token in this project: the engine does
+/// not know its credential, or its user as a member. The signature of an unknown application's token
+/// cannot be checked, because the credential has the keys.
 fn needs_update(
     tokens: &Tokens,
     tenancy: &Tenancy,

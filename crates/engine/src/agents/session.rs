@@ -305,12 +305,12 @@ impl Session {
                     if let Some(end) = self.revocation() {
                         return end;
                     }
-                    let closed = self.close_refused_tunnels();
-                    if let Err(end) = closed.and_then(|()| self.retry_deferred(Instant::now())) {
+                    if let Err(end) = self.close_refused_tunnels() {
                         return end;
                     }
+                    self.deferred.note_change(Instant::now());
                 }
-                () = wait_until(self.deferred.deadline()) => {
+                () = wait_until(self.deferred.next_check()) => {
                     if let Err(end) = self.retry_deferred(Instant::now()) {
                         return end;
                     }

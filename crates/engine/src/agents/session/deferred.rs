@@ -10,15 +10,20 @@ use wire::message::{OpenTunnelReq, OpenTunnelRsp, TunnelOutcome, TunnelPropertie
 use wire::{Kind, Message};
 
 use super::{Session, SessionEnd};
-use crate::access::UPDATE_WAIT;
+use crate::access::{CHECK_PAUSE, UPDATE_WAIT};
 
 /// Maximum number of requests of one agent that wait. An agent has few terminal servers; further
 /// requests are refused immediately.
 const MAX_DEFERRED: usize = 16;
 
-/// Requests that wait, the oldest first.
+/// Requests that wait.
 #[derive(Default)]
-pub(super) struct DeferredRequests(Vec<DeferredRequest>);
+pub(super) struct DeferredRequests {
+    /// The oldest first.
+    requests: Vec<DeferredRequest>,
+    /// Time of the next try, if there was a change after the last one.
+    retry_at: Option<Instant>,
+}
 
 struct DeferredRequest {
     request: OpenTunnelReq,
@@ -42,9 +47,19 @@ impl From<Error> for OpenRefusal {
 }
 
 impl DeferredRequests {
-    /// Time of the next refusal, if a request waits.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.0.first().map(|first| first.deadline)
+    /// Time of the next try or refusal, if a request waits.
+    pub(super) fn next_check(&self) -> Option<Instant> {
+        let first = self.requests.first()?;
+        let retry_at = self.retry_at.unwrap_or(first.deadline);
+        Some(retry_at.min(first.deadline))
+    }
+
+    /// Notes an update of the platform. The requests are tried again after a pause, so that frequent
+    /// changes do not cost a try each.
+    pub(super) fn note_change(&mut self, now: Instant) {
+        if !self.requests.is_empty() {
+            self.retry_at.get_or_insert(now + CHECK_PAUSE);
+        }
     }
 }
 
@@ -64,7 +79,7 @@ impl Session {
 
     /// Tries the requests that wait again, and refuses those whose time is over.
     pub(super) fn retry_deferred(&mut self, now: Instant) -> Result<(), SessionEnd> {
-        for deferred in std::mem::take(&mut self.deferred.0) {
+        for deferred in std::mem::take(&mut self.deferred).requests {
             self.open_deferred(deferred, now)?;
         }
         Ok(())
@@ -76,9 +91,9 @@ impl Session {
         let outcome = match self.open_tunnel(requested.unwrap_or(&none)) {
             Ok(properties) => TunnelOutcome::TunnelProperties(Box::new(properties)),
             Err(OpenRefusal::NeedsUpdate(_))
-                if now < deferred.deadline && self.deferred.0.len() < MAX_DEFERRED =>
+                if now < deferred.deadline && self.deferred.requests.len() < MAX_DEFERRED =>
             {
-                self.deferred.0.push(deferred);
+                self.deferred.requests.push(deferred);
                 return Ok(());
             }
             Err(OpenRefusal::NeedsUpdate(error) | OpenRefusal::Final(error)) => {
