@@ -26,11 +26,11 @@ pub use boundary_check::{
 };
 pub use certificate::{CertificateError, ClientCertificate};
 pub use changes::{ChangeScope, Invalidations};
-pub(crate) use decide::{PASSWORD_AND_PROOF, hostname_taken_down};
 pub use decide::{
     Admission, AuthContext, Decision, EdgeRequest, Outcome, Proof, Rule, TokenForm, VisitorInfo,
     decide, decide_connection, proof_covers, reauthorize_visit, refuse_visitor,
 };
+pub(crate) use decide::{PASSWORD_AND_PROOF, hostname_taken_down};
 pub use digest::Digest;
 pub use jwks::{JwksError, JwksSource};
 pub use link_password::{
