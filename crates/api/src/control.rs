@@ -16,6 +16,7 @@ mod operation;
 pub mod operator;
 mod paging;
 pub mod people;
+pub mod plan_change;
 pub mod plans;
 pub mod projects;
 pub mod records;
@@ -48,6 +49,7 @@ pub fn operations() -> impl Iterator<Item = &'static Operation> {
         billing::OPERATIONS,
         plans::OPERATIONS,
         projects::OPERATIONS,
+        plan_change::OPERATIONS,
         settings::OPERATIONS,
         records::OPERATIONS,
         webhooks::OPERATIONS,
@@ -88,6 +90,7 @@ fn schemas() -> Schemas {
     workspaces::schemas(&mut schemas);
     plans::schemas(&mut schemas);
     projects::schemas(&mut schemas);
+    plan_change::schemas(&mut schemas);
     settings::schemas(&mut schemas);
     records::schemas(&mut schemas);
     webhooks::schemas(&mut schemas);

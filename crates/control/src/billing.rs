@@ -49,6 +49,15 @@ pub trait Billing: Send + Sync + 'static {
     /// Adds a project to the subscription that the decision names.
     fn add<'a>(&'a self, tx: &'a mut Tx, item: &'a Item, now: Timestamp) -> BillingFuture<'a, ()>;
 
+    /// The monthly amount that the subscription of the workspace has for a project. `None` if it
+    /// does not pay for the project.
+    fn monthly<'a>(
+        &'a self,
+        conn: &'a mut Conn,
+        workspace: WorkspaceId,
+        project: ProjectId,
+    ) -> BillingFuture<'a, Option<i64>>;
+
     /// Removes a project from the subscription that pays for it, if there is one. Returns the day
     /// until which the project is paid for, because the rest of the running month is not refunded.
     fn remove<'a>(

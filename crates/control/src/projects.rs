@@ -1,4 +1,5 @@
-//! Projects: list, resolve, create as previewed, rename, transfer, delete (CP-2, CP-4, CP-5).
+//! Projects: list, resolve, create as previewed, rename, transfer, change the plan, delete (CP-2,
+//! CP-4, CP-5).
 
 pub mod addresses;
 pub(crate) mod audit_entry;
@@ -9,6 +10,7 @@ mod engine;
 mod get;
 mod list;
 mod name;
+mod plan_change;
 mod region;
 pub mod settings;
 mod transfer;
@@ -17,6 +19,7 @@ mod view;
 
 use std::sync::Arc;
 
+use api::control::plan_change::{CHANGE, PREVIEW};
 use api::control::projects::{CREATE, DELETE, GET, LIST, RESOLVE, TRANSFER, UPDATE};
 use axum::Router;
 
@@ -40,4 +43,6 @@ pub fn routes() -> Router<Arc<App>> {
         .serve(UPDATE, change::rename)
         .serve(DELETE, change::delete)
         .serve(TRANSFER, transfer::transfer)
+        .serve(PREVIEW, plan_change::preview)
+        .serve(CHANGE, plan_change::change)
 }

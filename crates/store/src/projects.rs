@@ -239,6 +239,8 @@ statements! {
         GROUP BY plan ORDER BY plan";
     RENAME = "UPDATE projects SET name = $2, search = $3 || ' ' || endpoint, updated_at = $4 \
         WHERE id = $1 AND deleted_at IS NULL";
+    SET_PLAN = "UPDATE projects SET plan = $3, updated_at = $4 \
+        WHERE id = $1 AND plan = $2 AND deleted_at IS NULL";
     TRANSFER = "UPDATE projects SET workspace_id = $3, updated_at = $4 \
         WHERE id = $1 AND workspace_id = $2 AND deleted_at IS NULL \
         AND EXISTS (SELECT 1 FROM workspaces WHERE id = $3 AND deleted_at IS NULL)";
@@ -404,6 +406,24 @@ pub async fn rename(tx: &mut Tx, id: ProjectId, name: &str, now: Timestamp) -> R
         .bind(id)
         .bind(name)
         .bind(fold_case(name))
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// Changes the plan. False if it is no longer the expected one. The caller moves the capacity.
+pub async fn set_plan(
+    tx: &mut Tx,
+    id: ProjectId,
+    from: &str,
+    to: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    tx.note(Change::project(id), now);
+    sql(SET_PLAN)
+        .bind(id)
+        .bind(from)
+        .bind(to)
         .bind(now)
         .changed(tx)
         .await

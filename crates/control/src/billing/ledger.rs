@@ -127,6 +127,23 @@ impl Billing for Ledger {
         })
     }
 
+    fn monthly<'a>(
+        &'a self,
+        conn: &'a mut Conn,
+        workspace: WorkspaceId,
+        project: ProjectId,
+    ) -> BillingFuture<'a, Option<i64>> {
+        Box::pin(async move {
+            let Some(row) = billing::open(conn, workspace).await? else {
+                return Ok(None);
+            };
+            let items = read_items(&row.items)?;
+            let mut lines = items.iter();
+            let line = lines.find(|line| line.project_id == project.as_str());
+            Ok(line.map(|line| line.monthly))
+        })
+    }
+
     fn remove<'a>(
         &'a self,
         tx: &'a mut Tx,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use api::control::plan_change::PlanChange;
 use api::control::plans::PlanOption;
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -28,26 +29,53 @@ impl FingerprintKey {
         decision: &Decision,
         revision: u64,
     ) -> Fingerprint {
-        let mut context = hmac::Context::with_key(&self.0);
-        let subscription = match decision {
-            Decision::Update { subscription, .. } => subscription.as_str(),
-            Decision::Free | Decision::Checkout { .. } | Decision::Setup { .. } => "",
-        };
         // Amounts and action are in the option. Strings and integers always serialise, in the order
         // in which the types declare them.
         let option_json = serde_json::to_vec(option).unwrap_or_default();
-        for part in [
+        self.mac(&[
             DOMAIN,
             workspace.as_bytes(),
-            subscription.as_bytes(),
+            subscription_of(decision).as_bytes(),
             &revision.to_be_bytes(),
             &option_json,
-        ] {
+        ])
+    }
+
+    /// Signs the change of a project's plan, in the same way. `change` is shown to the caller,
+    /// without its fingerprint.
+    pub(crate) fn sign_change(
+        &self,
+        workspace: &str,
+        change: &PlanChange,
+        decision: &Decision,
+        revision: u64,
+    ) -> Fingerprint {
+        let change_json = serde_json::to_vec(change).unwrap_or_default();
+        self.mac(&[
+            CHANGE_DOMAIN,
+            workspace.as_bytes(),
+            subscription_of(decision).as_bytes(),
+            &revision.to_be_bytes(),
+            &change_json,
+        ])
+    }
+
+    fn mac(&self, parts: &[&[u8]]) -> Fingerprint {
+        let mut context = hmac::Context::with_key(&self.0);
+        for part in parts {
             // The length before each part makes the input of each offer unique.
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
         Fingerprint(URL_SAFE_NO_PAD.encode(context.sign()))
+    }
+}
+
+/// The subscription that the decision changes; empty if there is none.
+fn subscription_of(decision: &Decision) -> &str {
+    match decision {
+        Decision::Update { subscription, .. } => subscription.as_str(),
+        Decision::Free | Decision::Checkout { .. } | Decision::Setup { .. } => "",
     }
 }
 
@@ -77,3 +105,5 @@ impl fmt::Display for Fingerprint {
 
 /// Separates this MAC from any other that uses the same secret.
 const DOMAIN: &[u8] = b"svc creation fingerprint 2";
+/// Separates the MAC of plan changes from that of creations.
+const CHANGE_DOMAIN: &[u8] = b"svc plan change fingerprint 1";

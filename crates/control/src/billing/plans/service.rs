@@ -36,6 +36,28 @@ pub struct Snapshot {
     today: Date,
 }
 
+impl Snapshot {
+    /// Revision of the account, to which fingerprints are bound.
+    pub fn revision(&self) -> u64 {
+        self.account.revision
+    }
+
+    /// The first day of the next period of the subscription, if there is one.
+    pub fn renewal(&self) -> Option<Date> {
+        let subscription = self.account.subscription.as_ref();
+        subscription.map(|one| one.period(self.today).end)
+    }
+
+    /// Cost of the rest of the running period at a monthly price; 0 without a subscription.
+    pub fn rest_of_period(&self, monthly: i64) -> i64 {
+        let subscription = self.account.subscription.as_ref();
+        subscription.map_or(0, |one| {
+            let period = one.period(self.today);
+            period.prorated_amount(monthly, self.today)
+        })
+    }
+}
+
 impl PlanService {
     /// Opens the service with the local ledger. It reads the geolocation file and blocks, so call
     /// it at startup only.
