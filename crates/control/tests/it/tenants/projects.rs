@@ -6,6 +6,7 @@ mod create;
 mod engine;
 mod faults;
 mod moved;
+mod plan_change;
 mod read;
 
 use serde_json::{Value, json};

@@ -21,6 +21,31 @@ both! {
     early_ends_are_sent,
     registered_servers_are_sent_with_their_keys,
     an_issued_credential_is_sent_with_the_root_of_its_chain,
+    a_changed_plan_is_sent_with_its_limits,
+}
+
+/// Engines apply the limits of the new plan without a restart.
+async fn a_changed_plan_is_sent_with_its_limits(control: TestControl) {
+    let plans = json!({"plans": [{"plan": "pro", "monthly_price": 0, "limits": {"clients": 7}}]});
+    let control = linkable_with(control, plans).await;
+    let ada = control.person("ada").await;
+    let project = control.project(&ada).await;
+    let served = PlatformServer::start(&control).await;
+    let mut link = served.link(None).await;
+    link.everything().await;
+    let path = format!("/api/projects/tunnels/{}/plan-change", project.id);
+    let preview = control.get(&format!("{path}?plan=pro"), &ada.token).await;
+    let preview = preview.expect(200);
+    let body = json!({"plan": "pro", "changeFingerprint": preview["changeFingerprint"]});
+    control.post(&path, &ada.token, &body).await.expect(200);
+    let (_, items) = link.change().await;
+    let item_values = to_json(&items);
+    assert_eq!(
+        (&item_values[0]["id"], &item_values[0]["plan"]),
+        (&json!(project.id), &json!("pro"))
+    );
+    assert_eq!(item_values[0]["limits"]["clients"], 7);
+    served.stop().await;
 }
 
 /// Engines compare the root to decide whether two tokens belong to the same owner.
