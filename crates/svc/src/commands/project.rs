@@ -3,6 +3,7 @@
 mod addresses;
 mod create;
 mod offer;
+mod plan_change;
 mod records;
 mod settings;
 mod takedowns;
@@ -41,8 +42,8 @@ pub(crate) enum Command {
     Delete(DeleteArgs),
     /// Show or change the policy of a project
     Settings(Box<settings::SettingsArgs>),
-    /// Show the plan of a project
-    Plan(records::PlanArgs),
+    /// Show or change the plan of a project
+    Plan(Box<records::PlanArgs>),
     /// Show the traffic of a project's tunnels
     Usage(records::UsageArgs),
     /// List requests and connections
@@ -187,7 +188,7 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Transfer(args) => transfer(args).await,
         Command::Delete(args) => delete(args).await,
         Command::Settings(args) => settings::run(*args).await,
-        Command::Plan(args) => records::plan(args).await,
+        Command::Plan(args) => records::plan(*args).await,
         Command::Usage(args) => records::usage(args).await,
         Command::Logs(args) => records::logs(*args).await,
         Command::Events(args) => records::events(*args).await,

@@ -183,7 +183,7 @@ fn hosted(error: PlatformError, format: Format) -> Result<(), Failure> {
     .hint("open the address above to create the project"))
 }
 
-fn plan(text: &str) -> Result<Plan, String> {
+pub(super) fn plan(text: &str) -> Result<Plan, String> {
     text.parse().map_err(|_unknown| {
         let known: Vec<_> = Plan::ALL.iter().map(|plan| plan.as_str()).collect();
         format!("a plan is one of {}", known.join(", "))

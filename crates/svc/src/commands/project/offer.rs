@@ -170,7 +170,7 @@ fn describe(text: &mut String, option: &PlanOption) {
     line(text, "next step", &words);
 }
 
-fn price(impact: &BillingImpact) -> String {
+pub(super) fn price(impact: &BillingImpact) -> String {
     let mut parts = Vec::new();
     if let Some(now) = impact.price {
         parts.push(format!("{} now", amount(now.amount_minor, now.currency)));
@@ -212,7 +212,7 @@ pub(super) fn amount(minor: i64, currency: Currency) -> String {
     }
 }
 
-fn line(text: &mut String, name: &str, value: &str) {
+pub(super) fn line(text: &mut String, name: &str, value: &str) {
     // Writing to a string cannot fail. Control characters in foreign text could move the cursor, so
     // they are removed.
     let value: String = value.chars().filter(|c| !c.is_control()).collect();

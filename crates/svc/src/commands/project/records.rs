@@ -10,6 +10,7 @@ use api::control::{
 use clap::{Args, Parser};
 
 use super::ProjectArg;
+use super::plan_change::{self, ChangeArgs};
 use crate::{
     commands::explain::Record,
     failure::Failure,
@@ -22,8 +23,14 @@ use crate::{
 
 /// The flags of `svc project plan`.
 #[derive(Debug, Parser)]
-#[command(after_help = "Example:\n  svc project plan --project staging")]
+#[command(after_help = "Examples:
+  svc project plan --project staging
+  svc project plan --change pro --preview --output json
+  svc project plan --change pro --confirm <changeFingerprint>")]
 pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    to: ChangeArgs,
+
     #[command(flatten)]
     on: ProjectArg,
 }
@@ -143,6 +150,9 @@ impl List {
 pub(super) async fn plan(args: PlanArgs) -> Result<(), Failure> {
     let session = args.on.flags.open()?;
     let project = session.project(args.on.project.as_deref()).await?;
+    if let Some(to) = args.to.change {
+        return plan_change::run(args.to, to, (&session, &project, args.on.output)).await;
+    }
     let plan: ProjectPlan = session.platform.call(PLAN, &[&project.id]).answer().await?;
     if args.on.output == Format::Json {
         return output::json(&plan);
