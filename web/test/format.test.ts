@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { accessRules, sentence } from "../src/format/access";
 import { ruleSentence, ruleStep } from "../src/format/advice";
 import { linksByAddress } from "../src/format/links";
+import { costText, isPossible, limitText } from "../src/format/plan";
 import { bytes, csv, millis, price, rate, relative, words } from "../src/format/text";
 import { readVisit, statusClass } from "../src/format/visit";
 import { boundaryText, NO_BOUNDARY, parseResources, resources } from "../src/pages/credentials/boundary";
@@ -21,6 +22,23 @@ test("numbers have units and few digits", () => {
   assert.equal(relative(0, 180_000), "3 min ago");
   assert.equal(relative(7_200_000, 0), "in 2 h");
   assert.equal(words("webhook.secret_rotated"), "Webhook secret rotated");
+});
+
+test("a plan change shows its cost, its limits and what blocks it", () => {
+  const money = (amountMinor: number) => ({ amountMinor, currency: "EUR" });
+  const impact = { type: "prorated_charge", label: "x", description: "y", billingEnabled: true, price: money(1500), recurring: { ...money(3000), interval: "month" } } as const;
+  assert.equal(costText(impact), "€15.00 now, then €30.00 per month");
+  assert.equal(costText({ type: "none", label: "x", description: "y", billingEnabled: true }), "free of charge");
+  const domains = { limit: "domains", from: 100, to: 10, used: 12, effect: "remove_first" } as const;
+  assert.deepEqual(limitText(domains), { name: "Custom domains", from: "100", to: "10", effect: "12 in use. Remove the excess first.", isBlocking: true });
+  const bandwidth = limitText({ limit: "bytes_per_second", to: 1024 ** 2, effect: "slows" });
+  assert.deepEqual([bandwidth.from, bandwidth.to], ["no limit", "1.0 MiB/s"]);
+  assert.equal(limitText({ limit: "webhooks", from: 0, used: 0, effect: "none" }).to, "included");
+  const preview = { projectId: "prj_1", from: "pro", to: "basic", available: true, billingImpact: impact, limits: [], changeFingerprint: "f" } as const;
+  assert.ok(isPossible({ ...preview, limits: [] }));
+  assert.ok(!isPossible({ ...preview, limits: [domains] }));
+  assert.ok(!isPossible({ ...preview, limits: [], setupUrl: "https://svc.example/billing/setup" }));
+  assert.ok(!isPossible({ ...preview, limits: [], available: false }));
 });
 
 test("cells of an export are never formulas", () => {

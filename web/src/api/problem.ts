@@ -104,7 +104,7 @@ export function nextStep(error: ApiError, here: string): NextStep | undefined {
     case "too_many_streams":
       return { text: "Too many views of this account are open. Close other tabs of the dashboard." };
     case "not_in_plan":
-      return { text: "The plan of this project does not include this. Create a project with another plan, or ask the operator." };
+      return { text: "The plan of this project does not include this, or its limit is reached. An owner or admin can change the plan on the page of its usage." };
     default:
   }
   if (error.status === 401) return { text: "Your session has ended.", href: `/login?next=${next}`, label: "Sign in again" };

@@ -1,14 +1,15 @@
 // Usage of a project: tunnels and TURN, with its plan.
 
+import { useState } from "preact/hooks";
 import { call } from "../../api/client";
-import { useProject } from "../../api/data";
 import { useResource } from "../../api/resource";
 import { bytes, count, price } from "../../format/text";
 import { useFilter } from "../../router/location";
-import { withQuery } from "../../router/match";
 import { Select } from "../../ui/fields";
-import { Card, Facts, Loaded, Page } from "../../ui/parts";
+import { Button, Card, Facts, Loaded, Page } from "../../ui/parts";
 import { Spark } from "../../ui/spark";
+import { PlanChange } from "./plan-change";
+import { useProjectRights } from "./rights";
 
 type Timeline = "24h" | "1w" | "30d";
 
@@ -18,7 +19,8 @@ export function Usage({ project }: { project: string }) {
   const query = { timeline: timeline as Timeline };
   const usage = useResource(`project/${project}/usage/${timeline}`, (signal) => call("get", "/api/projects/tunnels/{project_id}/usage", { path, query, signal }), { every: 60_000 });
   const turn = useResource(`project/${project}/turn/${timeline}`, (signal) => call("get", "/api/projects/tunnels/{project_id}/turn/usage", { path, query, signal }), { every: 60_000 });
-  const workspace = useProject(project).data?.workspaceId;
+  const mayChange = useProjectRights(project).may("account.projects.read-write");
+  const [isChanging, setChanging] = useState(false);
   const domains = useResource(`project/${project}/domains`, async (signal) => (await call("get", "/api/projects/tunnels/{project_id}/domains", { path, signal })).domains).data;
   const addresses = useResource(`project/${project}/addresses`, (signal) => call("get", "/api/projects/tunnels/{project_id}/addresses", { path, signal })).data;
   const plan = useResource(`project/${project}/plan`, (signal) => call("get", "/api/projects/tunnels/{project_id}/plan", { path, signal }));
@@ -69,9 +71,12 @@ export function Usage({ project }: { project: string }) {
                   ["Webhooks", data.webhooks ? "included" : "not included"],
                 ]}
               />
-              <p class="small quiet">
-                A project keeps its plan. For another plan, <a href={withQuery("/projects", { new: "1", workspace: workspace ?? "" })}>create a project</a>, whose price is shown before you confirm it, and start the agents there.
-              </p>
+              {mayChange && (
+                <div class="buttons">
+                  <Button onClick={() => setChanging(true)}>Change the plan</Button>
+                </div>
+              )}
+              {isChanging && <PlanChange project={project} current={data.plan} onClose={() => setChanging(false)} />}
             </>
           )}
         </Loaded>

@@ -5,7 +5,7 @@ import { useProjects } from "../../api/data";
 import { useResource } from "../../api/resource";
 import { price } from "../../format/text";
 import { useFilter } from "../../router/location";
-import { to, withQuery } from "../../router/match";
+import { to } from "../../router/match";
 import { Card, Empty, Facts, Loaded, Page, Paging, Status, Time } from "../../ui/parts";
 
 export function Billing({ workspace }: { workspace: string }) {
@@ -42,7 +42,7 @@ export function Billing({ workspace }: { workspace: string }) {
                   ))}
                 </ul>
                 <p class="small quiet">
-                  Each project keeps its plan until it is deleted. For another plan, <a href={withQuery("/projects", { new: "1", workspace })}>create a project</a>; the change of the price is shown before you confirm it.
+                  The page of a project's usage changes its plan; the price is shown before you confirm it.
                 </p>
               </>
             )
