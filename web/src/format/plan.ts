@@ -22,7 +22,7 @@ const EFFECTS: Readonly<Record<Control<"LimitEffect">, string>> = {
   none: "",
   refuses_more: "What exists keeps working; more is refused, also when it reconnects.",
   slows: "Traffic above it is slowed down or refused.",
-  deletes: "Older logs and events are deleted.",
+  new_only: "New logs and events only; stored ones keep their period.",
   remove_first: "Remove the excess first.",
 };
 

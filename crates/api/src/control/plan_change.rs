@@ -177,8 +177,8 @@ pub enum LimitEffect {
     RefusesMore,
     /// Traffic above the limit is slowed down or refused.
     Slows,
-    /// Older logs and events are deleted.
-    Deletes,
+    /// It applies to new logs and events; stored ones keep their period.
+    NewOnly,
     /// The change is refused until the excess is removed.
     RemoveFirst,
 }
@@ -190,7 +190,7 @@ impl LimitEffect {
             Self::None => "",
             Self::RefusesMore => "what exists keeps working, more is refused",
             Self::Slows => "traffic above it is slowed down or refused",
-            Self::Deletes => "older logs and events are deleted",
+            Self::NewOnly => "applies to new entries, stored ones keep their period",
             Self::RemoveFirst => "remove the excess first",
         }
     }

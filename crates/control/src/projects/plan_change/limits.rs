@@ -96,7 +96,7 @@ fn effect(
         | PlanLimit::TunnelRequestsPerSecond
         | PlanLimit::BytesPerSecond
         | PlanLimit::TunnelBytesPerSecond => LimitEffect::Slows,
-        PlanLimit::LogRetentionDays => LimitEffect::Deletes,
+        PlanLimit::LogRetentionDays => LimitEffect::NewOnly,
         PlanLimit::Webhooks if is_exceeded => LimitEffect::RefusesMore,
         PlanLimit::TcpAddresses | PlanLimit::Domains if is_exceeded => LimitEffect::RemoveFirst,
         PlanLimit::Webhooks | PlanLimit::TcpAddresses | PlanLimit::Domains => LimitEffect::None,

@@ -99,7 +99,7 @@ async fn cp_4b_a_plan_is_changed_as_it_was_previewed(control: TestControl) {
     control.clock.advance(1);
     let shown = preview_of(&control, &ada, &project, "basic").await;
     let shown = shown.expect(200);
-    assert_eq!(limit(&shown, "log_retention_days")["effect"], "deletes");
+    assert_eq!(limit(&shown, "log_retention_days")["effect"], "new_only");
     assert_eq!(shown["billingImpact"]["price"], Value::Null);
     let fingerprint = &shown["changeFingerprint"];
     confirm(&control, &ada, &project, ("basic", fingerprint))
