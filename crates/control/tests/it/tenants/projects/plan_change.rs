@@ -106,23 +106,24 @@ async fn cp_4b_a_plan_is_changed_as_it_was_previewed(control: TestControl) {
         .await
         .expect(200);
     assert_eq!(amounts(&control, &ada).await, (0, vec![1500]));
-    let mut conn = control.app.store.read().await.unwrap();
-    let entries = audit::of_workspace(&mut conn, ada.workspace, Paging::DEFAULT)
-        .await
-        .unwrap();
-    let changes: Vec<_> = entries
-        .items
-        .iter()
-        .filter(|entry| entry.action == "project.plan_changed")
-        .map(|entry| entry.details.clone())
-        .collect();
     assert_eq!(
-        changes,
+        audited_changes(&control, &ada).await,
         [
             json!({"from": "pro", "to": "basic"}),
             json!({"from": "basic", "to": "pro"})
         ]
     );
+}
+
+/// The details of the audit entries about plans, newest first.
+async fn audited_changes(control: &TestControl, of: &Person) -> Vec<Value> {
+    let mut conn = control.app.store.read().await.unwrap();
+    let entries = audit::of_workspace(&mut conn, of.workspace, Paging::DEFAULT)
+        .await
+        .unwrap();
+    let entries = entries.items.into_iter();
+    let changes = entries.filter(|entry| entry.action == "project.plan_changed");
+    changes.map(|entry| entry.details).collect()
 }
 
 /// The monthly amount of the subscription, and the amounts of its invoices.
