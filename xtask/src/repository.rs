@@ -41,6 +41,11 @@ impl Repository {
         fs::read_to_string(&path).with_context(|| format!("cannot read {relative}"))
     }
 
+    pub(crate) fn read_bytes(&self, relative: &str) -> Result<Vec<u8>> {
+        let path = self.path(relative);
+        fs::read(&path).with_context(|| format!("cannot read {relative}"))
+    }
+
     /// The output of `cargo metadata` for the workspace's own packages.
     pub(crate) fn metadata(&self) -> Result<Value> {
         let mut cargo = program::cargo();

@@ -116,8 +116,8 @@ impl Contents {
             let rotation = fs::read(root.join("deploy/debian/svc.logrotate"))?;
             contents.add(Kind::Rotation, "svc", rotation);
         }
-        for (path, text) in documents::gather(repository)? {
-            contents.add(Kind::Document, &path.to_string_lossy(), text.into_bytes());
+        for (path, content) in documents::gather(repository)? {
+            contents.add(Kind::Document, &path.to_string_lossy(), content);
         }
         contents.add_generated(program)?;
         Ok(contents)

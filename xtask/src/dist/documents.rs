@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result};
 
 use crate::repository::Repository;
 use crate::tidy::links;
 
 /// Every page and file by its path in the repository. The path below the documentation folder is
 /// the same, so all links work.
-pub(super) fn gather(repository: &Repository) -> Result<BTreeMap<PathBuf, String>> {
+pub(super) fn gather(repository: &Repository) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     let files = repository.text_files()?;
     let mut packed = BTreeMap::new();
     let mut left: BTreeSet<String> = [START.to_owned()].into();
@@ -21,12 +21,16 @@ pub(super) fn gather(repository: &Repository) -> Result<BTreeMap<PathBuf, String
             .filter(|(file, _)| **file == path || file.starts_with(&below))
             .filter(|(file, _)| !is_hidden(file))
             .collect();
-        ensure!(
-            !found.is_empty(),
-            "a link leads to {path}, which is not there"
-        );
+        if found.is_empty() {
+            // A picture is no text.
+            let picture = repository.read_bytes(&path);
+            let picture = picture.with_context(|| format!("a link leads to {path}"))?;
+            packed.insert(PathBuf::from(path), picture);
+            continue;
+        }
         for (file, text) in found {
-            if packed.insert(PathBuf::from(file), text.clone()).is_none() && is_page(file) {
+            let content = text.clone().into_bytes();
+            if packed.insert(PathBuf::from(file), content).is_none() && is_page(file) {
                 left.extend(links::targets(text).map(|target| links::resolve(file, target)));
             }
         }
