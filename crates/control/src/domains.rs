@@ -26,8 +26,8 @@ mod view;
 use types::id::UserId;
 
 pub(crate) use self::certificate::opened_key;
-pub(crate) use self::expiry::notify as notify_of_expiring_certificates;
 use self::dns::Resolver;
+pub(crate) use self::expiry::notify as notify_of_expiring_certificates;
 pub use self::routes::routes;
 pub use self::section::{DomainsConfig, DomainsSection};
 pub use self::task::check_due;
