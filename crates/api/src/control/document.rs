@@ -6,7 +6,9 @@ use utoipa::openapi::extensions::Extensions;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, Parameter, PathItem};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{ComponentsBuilder, ContentBuilder, PathsBuilder, Ref, ResponseBuilder};
+use utoipa::openapi::{
+    ComponentsBuilder, ContentBuilder, PathsBuilder, Ref, Required, ResponseBuilder,
+};
 
 use super::operation::{Body, Method, Operation, Shape};
 use super::{Access, operations, schemas};
@@ -121,7 +123,13 @@ fn query_parameter(parameter: &super::Parameter) -> Parameter {
             .maximum(Some(most))
             .default(Some(default.into())),
     };
+    let required = if parameter.is_required {
+        Required::True
+    } else {
+        Required::False
+    };
     openapi::query_parameter(parameter.name, parameter.description)
+        .required(required)
         .schema(Some(schema))
         .build()
 }

@@ -136,6 +136,8 @@ pub struct Parameter {
     pub name: &'static str,
     pub description: &'static str,
     pub shape: Shape,
+    /// True if a request without the parameter is refused.
+    pub is_required: bool,
 }
 
 impl Parameter {
@@ -174,16 +176,26 @@ impl Parameter {
         Self::new(name, description, Shape::Time)
     }
 
+    /// The same parameter, which a request must have.
+    #[must_use]
+    pub const fn required(self) -> Self {
+        Self {
+            is_required: true,
+            ..self
+        }
+    }
+
     const fn new(name: &'static str, description: &'static str, shape: Shape) -> Self {
         Self {
             name,
             description,
             shape,
+            is_required: false,
         }
     }
 }
 
-/// Type of a query parameter. All query parameters are optional.
+/// Type of a query parameter.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
     /// Any text.

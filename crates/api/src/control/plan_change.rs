@@ -12,9 +12,10 @@ use super::{Access, Answer, Body, Method, Operation, Parameter, Schemas, add};
 pub const PREVIEW: &Operation = &Operation {
     query: &[Parameter::one_of(
         "plan",
-        "The plan that the project would have. Required.",
+        "The plan that the project would have.",
         &["basic", "pro", "enterprise"],
-    )],
+    )
+    .required()],
     refusals: &[409],
     ..Operation::get(
         "preview_tunnels_project_plan_change",

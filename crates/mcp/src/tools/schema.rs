@@ -77,7 +77,7 @@ fn build_arguments(tool: &Tool, operation: &Operation) -> Vec<Argument> {
         arguments.push(Argument {
             name: snake(parameter.name),
             place: ArgumentPlace::Query(parameter.name.to_owned()),
-            required: false,
+            required: parameter.is_required,
             schema,
         });
     }
