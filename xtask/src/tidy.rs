@@ -41,7 +41,7 @@ fn check(repository: &Repository) -> Result<Vec<String>> {
     complaints.extend(manifests::check(&files));
     complaints.extend(sources::check(&files));
     complaints.extend(limits::check(&files));
-    complaints.extend(links::check(&files));
+    complaints.extend(links::check(&files, |path| repository.path(path).is_file()));
     complaints.extend(architecture::check(&files));
     complaints.extend(circles::check(&files)?);
     complaints.extend(names::check(&files));

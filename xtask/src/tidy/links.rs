@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-pub(super) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
+/// `is_file` returns true for paths of other files, for example pictures.
+pub(super) fn check(
+    files: &BTreeMap<String, String>,
+    is_file: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let mut complaints = Vec::new();
     for (path, text) in files {
         if Path::new(path)
@@ -13,7 +17,7 @@ pub(super) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
             continue;
         }
         for target in targets(text) {
-            if !target_exists(files, path, target) {
+            if !target_exists(files, path, target) && !is_file(&resolve(path, target)) {
                 complaints.push(format!("{path}: a link leads nowhere: {target}"));
             }
         }
@@ -57,11 +61,16 @@ mod tests {
 
     #[test]
     fn a_broken_link_is_found() {
-        let text = "[a](b.md#x) [c](../LICENSE) [d](https://example.com) [e](#f) [g](gone.md)";
+        let text =
+            "[a](b.md#x) [c](../LICENSE) [d](https://example.com) [e](#f) [g](gone.md) ![h](h.png)";
         let files = [("docs/a.md", text), ("docs/b.md", ""), ("LICENSE", "")];
         let files = files
             .map(|(path, text)| (path.to_owned(), text.to_owned()))
             .into();
-        assert_eq!(check(&files), ["docs/a.md: a link leads nowhere: gone.md"]);
+        let is_file = |path: &str| path == "docs/h.png";
+        assert_eq!(
+            check(&files, is_file),
+            ["docs/a.md: a link leads nowhere: gone.md"]
+        );
     }
 }

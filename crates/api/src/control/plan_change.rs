@@ -174,7 +174,7 @@ impl PlanLimit {
 pub enum LimitEffect {
     /// Nothing in use is affected.
     None,
-    /// What exists above the limit keeps working; more is refused, also when it reconnects.
+    /// Objects above the limit keep working; more is refused, also when it reconnects.
     RefusesMore,
     /// Traffic above the limit is slowed down or refused.
     Slows,

@@ -292,7 +292,7 @@ pub async fn set_certificate(
     now: Timestamp,
 ) -> Result<bool, Error> {
     tx.note(Change::project(project), now);
-    // Whoever uploads a certificate of a few days renews it often, and needs no notice.
+    // A user who uploads a certificate of a few days renews it often, and needs no notice.
     let notice = now.saturating_add(CERTIFICATE_NOTICE);
     let is_short = notice.is_ok_and(|notice| certificate.expires_at <= notice);
     sql(SET_CERTIFICATE)
