@@ -111,10 +111,17 @@ async function lostNetwork(views) {
   for (const view of views) await recovered(view);
 }
 
-/** An operator suspends the project, and resumes it. */
+/**
+ * An operator suspends the project, which ends its tunnels, and resumes it. A live view may still
+ * receive the end of the tunnels, so that only the others keep their content for certain.
+ */
 async function suspended(views) {
   step("suspend project");
-  for (const view of views) await reports(view, "An operator suspended this project");
+  for (const view of views) {
+    const text = "An operator suspended this project";
+    if (view.isLive) await view.page.getByRole("alert").filter({ hasText: text }).first().waitFor();
+    else await reports(view, text);
+  }
   await accessible(views[1].page, "a list of a suspended project");
   step("resume project");
   for (const view of views) await recovered(view);

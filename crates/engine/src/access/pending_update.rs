@@ -58,7 +58,7 @@ impl UpdateWaits {
 }
 
 /// Returns true if an update of the platform can allow this token in this project: the engine does
-/// not know its credential, or its user as a member. The signature of an unknown application's token
+/// not know its credential, its user as a member, or that the project was resumed. The signature of an unknown application's token
 /// cannot be checked, because the credential has the keys.
 fn needs_update(
     tokens: &Tokens,
@@ -71,7 +71,10 @@ fn needs_update(
         Err(TokenError::Refused(_) | TokenError::Revoked | TokenError::NoCredential(_)) => false,
         Ok(token) => {
             let denied = tenancy.check_access(&token, project);
-            matches!(denied, Err(BoundaryDenial::NotMember(_)))
+            matches!(
+                denied,
+                Err(BoundaryDenial::NotMember(_) | BoundaryDenial::Suspended)
+            )
         }
     }
 }
