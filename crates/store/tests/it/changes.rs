@@ -169,6 +169,9 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     tells!("projects::resume", |tx, g| Box::pin(async move {
         assert!(projects::resume(tx, g.ann.project, at(3)).await.unwrap());
     }), Project ann.project);
+    tells!("projects::set_plan", |tx, g| Box::pin(async move {
+        assert!(projects::set_plan(tx, g.ann.project, "basic", "pro", at(3)).await.unwrap());
+    }), Project ann.project);
     tells!("projects::set_status", |tx, g| Box::pin(async move {
         assert!(projects::set_status(tx, g.ann.project, projects::Status::Error, at(3)).await.unwrap());
     }), Project ann.project);

@@ -26,6 +26,7 @@ pub(super) const REPLICATED_FUNCTIONS: &[&str] = &[
     "projects::delete",
     "projects::insert",
     "projects::resume",
+    "projects::set_plan",
     "projects::set_settings",
     "projects::set_status",
     "projects::suspend",
