@@ -26,10 +26,15 @@ const MAX_ENTRIES = 100;
 export const ROLES_KEY = "workspaces";
 const reloads = new Map<string, Set<() => void>>();
 
-/** Loads again everything whose key starts with `prefix`, after a change. */
+/**
+ * Loads again everything whose key starts with `prefix`, after a change. The views that the change
+ * closes are gone by then, so that no view requests an object that was just removed.
+ */
 export function invalidate(prefix: string): void {
-  for (const key of [...cache.keys()]) if (key.startsWith(prefix) && !reloads.has(key)) cache.delete(key);
-  for (const [key, set] of reloads) if (key.startsWith(prefix)) for (const reload of [...set]) reload();
+  setTimeout(() => {
+    for (const key of [...cache.keys()]) if (key.startsWith(prefix) && !reloads.has(key)) cache.delete(key);
+    for (const [key, set] of reloads) if (key.startsWith(prefix)) for (const reload of [...set]) reload();
+  });
 }
 
 /**
