@@ -78,16 +78,26 @@ class World {
         faults.push(`${page.url()}: ${message.text()}`);
       }
     });
+    // Requests without an end, for the report of a failure.
+    const open = new Set();
+    page.on("request", (request) => open.add(request));
+    for (const end of ["requestfinished", "requestfailed"]) page.on(end, (request) => open.delete(request));
     /** No console errors and no policy violations so far. */
     page.clean = () => assert.deepEqual(faults, []);
-    this.opened.push({ page, faults });
+    this.opened.push({ page, faults, open });
     return page;
   }
 
-  /** The addresses of the pages when the script failed, their console output, and screenshots. */
+  /**
+   * The addresses of the pages when the script failed, their console output, their requests without
+   * an end, the buttons whose action has not ended, and screenshots.
+   */
   async explain() {
-    for (const [at, { page, faults }] of this.opened.entries()) {
+    for (const [at, { page, faults, open }] of this.opened.entries()) {
       console.error(`page ${at} is at ${page.url()}`, faults);
+      for (const request of open) console.error(`without an end: ${request.method()} ${request.url()}`);
+      const busy = page.locator("button[aria-disabled=true]");
+      console.error("busy buttons:", await busy.allInnerTexts().catch(() => []));
       const main = page.locator("main").first();
       console.error(await main.innerText({ timeout: 1_000 }).catch(() => "It shows nothing."));
       await this.#picture(page, `failed-${at}`).catch(() => {});
