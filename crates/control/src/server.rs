@@ -166,7 +166,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     let webhooks = Webhooks::open(&config.webhooks)?;
     let oauth = Oauth::open(&config.webhooks)?;
     Ok(Arc::new(App {
-        rate_limiter: RateLimiter::new(&config.limits),
+        rate_limiter: RateLimiter::new(&config.limits, Arc::clone(&clock)),
         domains: Domains::new(&config.domains),
         store,
         config,

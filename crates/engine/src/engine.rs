@@ -151,7 +151,7 @@ pub async fn start_with_clock(
         link: managed.as_ref().map(PlatformLink::link),
         compat: config.compat_rstream,
         answers: AnswerBudget::new(&config.limits),
-        rates: RateLimiter::new(&config.limits),
+        rates: RateLimiter::new(&config.limits, Arc::clone(&clock)),
         upgraded: visits.clone(),
     }));
     let core = Arc::new(Core {

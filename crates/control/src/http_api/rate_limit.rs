@@ -11,8 +11,10 @@ mod section;
 mod source;
 mod source_layer;
 
+use std::sync::Arc;
+
+use daemon::clock::Clock;
 use daemon::rate_limit::{Buckets, RateLimit};
-use tokio::time::Instant;
 use types::id::UserId;
 
 pub(crate) use self::layer::limit_callers;
@@ -29,14 +31,16 @@ pub struct RateLimiter {
     credentials: Buckets<String>,
     users: Buckets<UserId>,
     sources: SourceLimiter,
+    clock: Arc<dyn Clock>,
 }
 
 impl RateLimiter {
-    pub(crate) fn new(limits: &LimitsConfig) -> Self {
+    pub(crate) fn new(limits: &LimitsConfig, clock: Arc<dyn Clock>) -> Self {
         Self {
             credentials: Buckets::new(limits.credential_requests_per_minute),
             users: Buckets::new(limits.user_requests_per_minute),
             sources: SourceLimiter::new(limits.source_requests_per_minute),
+            clock,
         }
     }
 
@@ -45,7 +49,7 @@ impl RateLimiter {
     /// # Errors
     /// One of the buckets is empty.
     fn take(&self, who: &Principal) -> Result<RateLimit, RateLimit> {
-        let now = Instant::now();
+        let now = self.clock.instant();
         let credential = self.credentials.take(who.source.id().to_owned(), now);
         // If the credential's bucket is empty, the request must not count for its user.
         let user = match credential {

@@ -15,9 +15,9 @@ use credentials::VerifiedToken;
 use daemon::problem::Refusal;
 use daemon::rate_limit::{Buckets, RateLimit};
 use http::request::Parts;
-use tokio::time::Instant;
 use types::root::Root;
 
+use crate::clock::Clock;
 use crate::config::{ApiRates, Limits};
 use crate::directory::Project;
 
@@ -28,6 +28,7 @@ pub struct RateLimiter {
     projects: Buckets<Arc<str>>,
     /// Tokens that had to be verified and were not valid.
     sources: Buckets<Option<IpAddr>>,
+    clock: Arc<dyn Clock>,
 }
 
 /// The source of a connection: an extension of each request. IPv6 hosts count as their networks.
@@ -39,16 +40,17 @@ pub(crate) struct SourceAddress(pub(crate) IpAddr);
 struct Slot(Arc<OnceLock<RateLimit>>);
 
 impl RateLimiter {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        Self::with(limits.api_rates)
+    pub(crate) fn new(limits: &Limits, clock: Arc<dyn Clock>) -> Self {
+        Self::with(limits.api_rates, clock)
     }
 
     /// A limiter with these rates.
-    pub fn with(rates: ApiRates) -> Self {
+    pub fn with(rates: ApiRates, clock: Arc<dyn Clock>) -> Self {
         Self {
             credentials: Buckets::new(rates.per_credential),
             projects: Buckets::new(rates.per_project),
             sources: Buckets::new(rates.per_source),
+            clock,
         }
     }
 
@@ -64,7 +66,7 @@ impl RateLimiter {
         project: &Project,
         is_member: bool,
     ) -> Result<(), Refusal> {
-        let now = Instant::now();
+        let now = self.clock.instant();
         let credential = self.credentials.take(token.root.clone(), now);
         let mut is_refused = credential.is_err();
         let mut quotas = vec![("credential", credential.unwrap_or_else(|empty| empty))];
@@ -99,7 +101,7 @@ impl RateLimiter {
             .extensions
             .get::<SourceAddress>()
             .map(|source| source.0);
-        let now = Instant::now();
+        let now = self.clock.instant();
         // Taken before and refunded after, so that concurrent requests cannot exceed the rate.
         self.sources
             .take(source, now)

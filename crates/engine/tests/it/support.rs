@@ -120,6 +120,12 @@ impl TestApi {
         let live = Live::new(limits, Arc::clone(&clock));
         let tokens = Tokens::new(keyring().with_compat(compat));
         let upgraded = TaskTracker::new();
+        let rates = ApiRates {
+            per_credential: RATE,
+            per_project: RATE,
+            per_source: RATE,
+        };
+        let rates = RateLimiter::with(rates, Arc::clone(&clock));
         let api = Api {
             live: Arc::clone(&live),
             tokens: Arc::clone(&tokens),
@@ -129,11 +135,7 @@ impl TestApi {
             link: None,
             compat,
             answers: AnswerBudget::with(64 * 1024 * 1024, QuotaPercent(25)),
-            rates: RateLimiter::with(ApiRates {
-                per_credential: RATE,
-                per_project: RATE,
-                per_source: RATE,
-            }),
+            rates,
             upgraded: upgraded.clone(),
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

@@ -10,7 +10,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use daemon::connections::source_network;
 use daemon::rate_limit::{Quota, RateLimit};
-use tokio::time::Instant;
 
 use crate::app::App;
 use crate::caller::Principal;
@@ -39,10 +38,10 @@ pub(crate) async fn limit_sources(
     let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let source = source_network(ClientIp::of(&parts, &app).map_or(unknown, |ClientIp(ip)| ip));
     let credential = limiter.credential(&parts.headers);
-    let taken = limiter.buckets.take(source, Instant::now());
+    let taken = limiter.buckets.take(source, app.clock.instant());
     let form = Form::of(&parts, page);
     if let Err(empty) = taken
-        && !credential.is_some_and(|hash| limiter.valid.contains(&hash, Instant::now()))
+        && !credential.is_some_and(|hash| limiter.valid.contains(&hash, app.clock.instant()))
     {
         return form.refuse(empty);
     }
@@ -54,10 +53,10 @@ pub(crate) async fn limit_sources(
     match (has_credential, taken) {
         (true, taken) => {
             if let Some(hash) = credential {
-                limiter.valid.put(hash, Instant::now());
+                limiter.valid.put(hash, app.clock.instant());
             }
             if taken.is_ok() {
-                limiter.buckets.refund(source, Instant::now());
+                limiter.buckets.refund(source, app.clock.instant());
             }
             response
         }
