@@ -1,13 +1,15 @@
 //! HTTP clients for the engines of each cluster.
 
 use std::collections::HashMap;
+use std::error::Error as _;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
 use daemon::files::read_bounded;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Client, redirect};
+use reqwest::{Client, Method, RequestBuilder, Response, redirect};
 use tokio::net::lookup_host;
 
 use crate::config::{Config, is_loopback};
@@ -15,9 +17,17 @@ use crate::config::{Config, is_loopback};
 /// The clients, by domain of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct EngineClients {
-    by_domain: HashMap<String, Client>,
+    by_domain: HashMap<String, EngineClient>,
     /// Used for a region whose cluster is not in the configuration.
-    other: Client,
+    other: EngineClient,
+}
+
+/// The client for the engines of one cluster.
+#[derive(Debug, Default)]
+pub(super) struct EngineClient {
+    pooled: Client,
+    /// Opens a connection for each request.
+    unpooled: Client,
 }
 
 /// The HTTP client for the engines of a cluster cannot be created.
@@ -29,26 +39,83 @@ impl EngineClients {
     pub(super) fn open(config: &Config) -> Result<Self, EngineClientError> {
         let mut by_domain = HashMap::new();
         for engine in &config.engines {
-            let made = client(engine.ca_file.as_deref()).map_err(EngineClientError)?;
+            let made = EngineClient::open(engine.ca_file.as_deref())?;
             by_domain.insert(engine.cluster_domain.clone(), made);
         }
         Ok(Self {
             by_domain,
-            other: client(None).map_err(EngineClientError)?,
+            other: EngineClient::open(None)?,
         })
     }
 
     /// The client for the engines of a cluster.
-    pub(super) fn of_cluster(&self, domain: &str) -> &Client {
+    pub(super) fn of_cluster(&self, domain: &str) -> &EngineClient {
         self.by_domain.get(domain).unwrap_or(&self.other)
     }
 }
 
-fn client(ca_file: Option<&Path>) -> Result<Client, String> {
+impl EngineClient {
+    fn open(ca_file: Option<&Path>) -> Result<Self, EngineClientError> {
+        Ok(Self {
+            pooled: client(ca_file, MAX_IDLE_CONNECTIONS).map_err(EngineClientError)?,
+            unpooled: client(ca_file, 0).map_err(EngineClientError)?,
+        })
+    }
+
+    /// A request that [`Self::send`] sends.
+    pub(super) fn request(&self, method: Method, address: String) -> RequestBuilder {
+        self.pooled.request(method, address)
+    }
+
+    /// Sends a request. An engine may close an idle connection at the moment at which a request is
+    /// sent on it. The HTTP library repeats a request only if nothing of it was sent, so a request
+    /// without effects is repeated here, once and on a new connection.
+    ///
+    /// # Errors
+    /// The engine was not reached, or its response did not arrive in time.
+    pub(super) async fn send(&self, request: RequestBuilder) -> reqwest::Result<Response> {
+        let request = request.build()?;
+        let is_safe = request.method().is_safe();
+        let again = is_safe.then(|| request.try_clone()).flatten();
+        match (self.pooled.execute(request).await, again) {
+            (Err(error), Some(again)) if is_closed(&error) => self.unpooled.execute(again).await,
+            (answered, _) => answered,
+        }
+    }
+}
+
+/// True if an open connection was closed before the response.
+fn is_closed(error: &reqwest::Error) -> bool {
+    if error.is_connect() || error.is_timeout() {
+        return false;
+    }
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(error) = cause.downcast_ref::<hyper::Error>()
+            && (error.is_incomplete_message() || error.is_canceled() || error.is_closed())
+        {
+            return true;
+        }
+        if let Some(error) = cause.downcast_ref::<io::Error>() {
+            return matches!(
+                error.kind(),
+                // The last one is the end of a connection without the end of its TLS session.
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::UnexpectedEof
+            );
+        }
+        source = cause.source();
+    }
+    false
+}
+
+fn client(ca_file: Option<&Path>, max_idle: usize) -> Result<Client, String> {
     let mut builder = Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .read_timeout(READ_TIMEOUT)
-        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+        .pool_max_idle_per_host(max_idle)
         .dns_resolver(LoopbackNames)
         // The process takes its settings from the configuration only, not from the environment.
         .no_proxy()

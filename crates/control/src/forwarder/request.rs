@@ -62,7 +62,7 @@ pub(super) async fn handle(
     if !body.is_empty() {
         sent = sent.body(body);
     }
-    let answered = sent.send().await;
+    let answered = client.send(sent).await;
     let answered = answered.map_err(|error| unreachable(&engine, error))?;
     Ok(forward(answered, access, operation, permit))
 }

@@ -24,9 +24,19 @@ use crate::support::{BASE_URL, PEER, START, TestControl};
 pub(super) struct Engine {
     received: Arc<Mutex<Vec<ReceivedRequest>>>,
     answer: Arc<Mutex<(u16, &'static str)>>,
+    kept: Arc<Mutex<Option<KeptEnd>>>,
     events: broadcast::Sender<&'static str>,
     task: JoinHandle<()>,
     _directory: TempDir,
+}
+
+/// The end of a connection that was kept after a response.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum KeptEnd {
+    /// The TLS session ends first.
+    Session,
+    /// Only the connection ends.
+    Connection,
 }
 
 impl Drop for Engine {
@@ -45,13 +55,16 @@ impl Engine {
         let port = listener.local_addr().unwrap().port();
         let received = Arc::new(Mutex::new(Vec::new()));
         let answer = Arc::new(Mutex::new((200, "[]")));
+        let kept = Arc::new(Mutex::new(None));
         let (events, _) = broadcast::channel(16);
         let (seen, fixed, sender) = (Arc::clone(&received), Arc::clone(&answer), events.clone());
+        let next_kept = Arc::clone(&kept);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let acceptor = acceptor.clone();
                 let (seen, fixed) = (Arc::clone(&seen), Arc::clone(&fixed));
                 let events = sender.subscribe();
+                let next_kept = Arc::clone(&next_kept);
                 tokio::spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await else {
                         return;
@@ -62,8 +75,16 @@ impl Engine {
                     let (status, text) = *fixed.lock();
                     if is_stream && status == 200 {
                         send_events(&mut stream, events).await;
-                    } else {
-                        send_answer(&mut stream, status, text).await;
+                        return;
+                    }
+                    let end: Option<KeptEnd> = next_kept.lock().take();
+                    send_answer(&mut stream, status, text, end.is_some()).await;
+                    if let Some(end) = end {
+                        let request = read(&mut stream).await;
+                        seen.lock().push(request);
+                        if matches!(end, KeptEnd::Session) {
+                            let _gone = stream.shutdown().await;
+                        }
                     }
                 });
             }
@@ -76,6 +97,7 @@ impl Engine {
         let engine = Self {
             received,
             answer,
+            kept,
             events,
             task,
             _directory: directory,
@@ -86,6 +108,11 @@ impl Engine {
     /// Sets the response to all paths except the stream's, and to that as well if it is an error.
     pub(super) fn answers(&self, status: u16, text: &'static str) {
         *self.answer.lock() = (status, text);
+    }
+
+    /// Keeps the connection of the next response, and closes it when the next request has arrived.
+    pub(super) fn keeps_next(&self, end: KeptEnd) {
+        *self.kept.lock() = Some(end);
     }
 
     /// Sends an event to every open stream.
@@ -99,14 +126,23 @@ impl Engine {
     }
 }
 
-async fn send_answer(stream: &mut (impl AsyncWrite + Unpin), status: u16, text: &str) {
+async fn send_answer(
+    stream: &mut (impl AsyncWrite + Unpin),
+    status: u16,
+    text: &str,
+    is_kept: bool,
+) {
     let length = text.len();
+    let connection = if is_kept { "keep-alive" } else { "close" };
     let answer = format!(
         "HTTP/1.1 {status} Status\r\ncontent-type: application/json\r\nset-cookie: a=b\r\n\
-         access-control-allow-origin: *\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{text}"
+         access-control-allow-origin: *\r\ncontent-length: {length}\r\nconnection: {connection}\r\n\r\n{text}"
     );
     let _gone = stream.write_all(answer.as_bytes()).await;
-    let _gone = stream.shutdown().await;
+    let _gone = stream.flush().await;
+    if !is_kept {
+        let _gone = stream.shutdown().await;
+    }
 }
 
 /// Sends the first event and then those of the test, until the client disconnects.

@@ -5,7 +5,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::engine::Engine;
+use super::engine::{Engine, KeptEnd};
 use crate::support::{BASE_URL, Browser};
 
 /// The claims of the token in a request to the engine.
@@ -149,6 +149,32 @@ async fn a_refused_token_does_not_look_like_the_end_of_the_session() {
     drop(engine);
     let answer = get(&mut browser, &path).await;
     assert_eq!(answer.problem(), (502, "engine_unreachable".to_owned()));
+}
+
+/// An engine closes an idle connection while a request is on its way.
+#[tokio::test]
+async fn a_read_is_repeated_if_the_engine_closes_a_kept_connection() {
+    for end in [KeptEnd::Session, KeptEnd::Connection] {
+        let (engine, control) = Engine::start().await;
+        let ada = control.person("Ada").await;
+        let project = control.project(&ada).await;
+        let mut browser = control.signed_in("Ada").await;
+        let path = format!("/engine/{}/api/clients", project.id);
+        engine.keeps_next(end);
+        assert_eq!(get(&mut browser, &path).await.status, 200, "{end:?}");
+        let answer = get(&mut browser, &path).await;
+        assert_eq!(answer.status, 200, "{end:?}: {}", answer.text);
+        let lines: Vec<_> = engine.received().into_iter().map(|one| one.line).collect();
+        assert_eq!(lines, ["GET /api/clients HTTP/1.1"; 3], "{end:?}");
+
+        // A write may have had its effect already.
+        engine.keeps_next(end);
+        assert_eq!(get(&mut browser, &path).await.status, 200, "{end:?}");
+        let session = format!("/engine/{}/api/webtty/sessions/wts_1", project.id);
+        let answer = browser.api(Method::DELETE, &session, Value::Null).await;
+        assert_eq!(answer.problem(), (502, "engine_unreachable".to_owned()));
+        assert_eq!(engine.received().len(), 5, "{end:?}");
+    }
 }
 
 #[tokio::test]
