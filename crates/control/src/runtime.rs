@@ -1,5 +1,6 @@
-//! The process: jobs, health, metrics, randomness and clocks.
+//! The process: jobs, health, metrics, randomness, clocks and authorities.
 
+pub(crate) mod authorities;
 pub mod clock_skew;
 pub mod geo;
 pub mod health;

@@ -7,12 +7,12 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use daemon::files::read_bounded;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, Method, RequestBuilder, Response, redirect};
 use tokio::net::lookup_host;
 
 use crate::config::{Config, is_loopback};
+use crate::runtime::authorities;
 
 /// The clients, by domain of the cluster.
 #[derive(Debug, Default)]
@@ -125,13 +125,7 @@ fn client(ca_file: Option<&Path>, max_idle: usize) -> Result<Client, String> {
         // A token must only be sent to the intended engine.
         .redirect(redirect::Policy::none());
     if let Some(path) = ca_file {
-        let failed = |message: String| format!("{}: {message}", path.display());
-        let pem = read_bounded(path, MAX_FILE_BYTES).map_err(|error| failed(error.to_string()))?;
-        let authorities = reqwest::Certificate::from_pem_bundle(&pem)
-            .ok()
-            .filter(|authorities| !authorities.is_empty())
-            .ok_or_else(|| failed("no certificates in PEM".to_owned()))?;
-        builder = builder.tls_certs_merge(authorities);
+        builder = builder.tls_certs_merge(authorities::read(path)?);
     }
     builder.build().map_err(|error| error.to_string())
 }
@@ -163,5 +157,3 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const READ_TIMEOUT: Duration = Duration::from_secs(45);
 /// Idle connections to one project that are kept for the next list.
 const MAX_IDLE_CONNECTIONS: usize = 4;
-/// Larger files are not certificates.
-const MAX_FILE_BYTES: u64 = 1024 * 1024;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use daemon::files::read_bounded;
 use http::header::CONTENT_TYPE;
 use reqwest::{Client, ClientBuilder, RequestBuilder, Response, redirect};
 use tokio::time::Instant;
 
 use super::section::WebhooksConfig;
 use super::target::Targets;
+use crate::runtime::authorities;
 
 /// HTTP client for webhooks.
 #[derive(Debug)]
@@ -128,12 +128,7 @@ pub(crate) fn guarded_client(
     let Some(path) = &config.ca_file else {
         return Ok(builder);
     };
-    let failed = |message: String| SenderError(format!("{}: {message}", path.display()));
-    let pem = read_bounded(path, MAX_CA_BYTES).map_err(|error| failed(error.to_string()))?;
-    let authorities = reqwest::Certificate::from_pem_bundle(&pem)
-        .ok()
-        .filter(|authorities| !authorities.is_empty())
-        .ok_or_else(|| failed("no certificates in PEM".to_owned()))?;
+    let authorities = authorities::read(path).map_err(SenderError)?;
     Ok(builder.tls_certs_merge(authorities))
 }
 
@@ -172,9 +167,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum number of bytes of a response body that are stored: enough for an error message.
 const MAX_BODY_BYTES: usize = 1_024;
-
-/// Maximum size of the CA file.
-const MAX_CA_BYTES: u64 = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use daemon::files::read_bounded;
 use reqwest::{Client, RequestBuilder, redirect};
 use serde::de::DeserializeOwned;
 
 use super::provider::ProviderError;
+use crate::runtime::authorities;
 
 /// Creates an HTTP client for one provider.
 ///
@@ -23,13 +23,7 @@ pub(super) fn client(ca_file: Option<&Path>) -> Result<Client, String> {
         // The process takes its settings from the configuration only, not from the environment.
         .no_proxy();
     if let Some(path) = ca_file {
-        let failed = |message: String| format!("{}: {message}", path.display());
-        let pem = read_bounded(path, MAX_FILE_BYTES).map_err(|error| failed(error.to_string()))?;
-        let authorities = reqwest::Certificate::from_pem_bundle(&pem)
-            .ok()
-            .filter(|authorities| !authorities.is_empty())
-            .ok_or_else(|| failed("no certificates in PEM".to_owned()))?;
-        builder = builder.tls_certs_merge(authorities);
+        builder = builder.tls_certs_merge(authorities::read(path)?);
     }
     builder.build().map_err(|error| error.to_string())
 }
@@ -64,6 +58,3 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Real discovery documents and key sets have a few kilobytes.
 const MAX_DOCUMENT_BYTES: usize = 256 * 1024;
-
-/// Larger files are not certificates.
-pub(super) const MAX_FILE_BYTES: u64 = 1024 * 1024;

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 use types::percent::escaped;
 
-use super::fetch::{MAX_FILE_BYTES, client, json};
+use super::fetch::{client, json};
 use super::logout_token::{self, LogoutToken};
 use super::secrets::FlowSecrets;
 use super::section::OpenIdConfig;
@@ -145,7 +145,7 @@ impl Provider {
             None => None,
             Some(path) => {
                 let failed = |message: String| format!("{}: {message}", path.display());
-                let bytes = read_bounded(path, MAX_FILE_BYTES);
+                let bytes = read_bounded(path, MAX_SECRET_BYTES);
                 let bytes = bytes.map_err(|error| failed(error.to_string()))?;
                 let text = bytes.trim_ascii();
                 if text.is_empty() {
@@ -528,6 +528,9 @@ const MAX_CONCURRENT: usize = 64;
 /// Maximum number of logout tokens that wait for the provider. Anyone can send one, so they do not
 /// use the permits of sign-ins.
 const MAX_LOGOUTS: usize = 16;
+
+/// Larger files are not secrets.
+const MAX_SECRET_BYTES: u64 = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
