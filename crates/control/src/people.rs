@@ -27,6 +27,7 @@ mod user;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use types::id::UserId;
@@ -35,7 +36,7 @@ use self::openid::Provider;
 use self::password::{HashError, Passwords};
 pub use self::routes::routes;
 use crate::config::Config;
-use crate::mail::{Mailer, MailerError};
+use crate::mail::{Mailer, MailerError, Message};
 
 /// State of the account handlers of one process; a part of [`crate::app::App`].
 #[derive(Debug)]
@@ -106,9 +107,58 @@ impl People {
         self.background.spawn(work);
     }
 
-    /// Number of tasks of [`Self::spawn_after_response`] that are not finished.
-    pub(crate) fn running_tasks(&self) -> usize {
-        self.background.len()
+    /// Sends a mail after the response is sent. If that fails, the mail is lost, and `failure` is
+    /// logged.
+    pub(crate) fn mail_after_response(
+        &self,
+        message: Message,
+        now: Timestamp,
+        failure: &'static str,
+    ) {
+        let mailer = self.mailer.clone();
+        self.spawn_after_response(async move {
+            if let Err(error) = mailer.send(message, now).await {
+                tracing::error!(error = &error as &dyn std::error::Error, "{failure}");
+            }
+        });
+    }
+
+    /// As [`Self::mail_after_response`] for a notice of the maintenance task, named `notice` in the
+    /// log. After a temporary failure, `release` lets a later pass send it again.
+    pub(crate) fn send_notice<R>(
+        &self,
+        message: Message,
+        now: Timestamp,
+        notice: &'static str,
+        release: R,
+    ) where
+        R: Future<Output = Result<(), store::Error>> + Send + 'static,
+    {
+        let mailer = self.mailer.clone();
+        self.spawn_after_response(async move {
+            let Err(error) = mailer.send(message, now).await else {
+                return;
+            };
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "a notice of {notice} could not be sent"
+            );
+            if !error.is_permanent()
+                && let Err(error) = release.await
+            {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a notice of {notice} is lost"
+                );
+            }
+        });
+    }
+
+    /// Number of notices that a pass may send: at most `batch`, less those that still wait for a
+    /// slow mail server, so that they do not fill its queue.
+    pub(crate) fn notice_limit(&self, batch: u32) -> u32 {
+        let running = u32::try_from(self.background.len()).unwrap_or(u32::MAX);
+        batch.saturating_sub(running)
     }
 
     /// Waits until each mail in flight is sent or has failed its last attempt. Call it at the end

@@ -19,9 +19,7 @@ use crate::people::email::Email;
 /// # Errors
 /// The database; tokens that were not announced are announced in a later pass.
 pub(crate) async fn notify(app: &App) -> HandlerResult<()> {
-    // Notices that still wait for a slow mail server must not fill its queue.
-    let running = u32::try_from(app.people.running_tasks()).unwrap_or(u32::MAX);
-    let limit = BATCH.saturating_sub(running);
+    let limit = app.people.notice_limit(BATCH);
     if limit == 0 {
         return Ok(());
     }
@@ -43,24 +41,10 @@ pub(crate) async fn notify(app: &App) -> HandlerResult<()> {
     }
     tx.commit().await?;
     for (message, ids) in messages {
-        let (mailer, store) = (app.people.mailer.clone(), app.store.clone());
-        app.people.spawn_after_response(async move {
-            let Err(error) = mailer.send(message, now).await else {
-                return;
-            };
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "a notice of expiring tokens could not be sent"
-            );
-            if !error.is_permanent()
-                && let Err(error) = release(&store, &ids).await
-            {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "a notice of expiring tokens is lost"
-                );
-            }
-        });
+        let store = app.store.clone();
+        let release = async move { release(&store, &ids).await };
+        app.people
+            .send_notice(message, now, "expiring tokens", release);
     }
     Ok(())
 }

@@ -19,9 +19,7 @@ use crate::mail::Message;
 /// # Errors
 /// The database; certificates that were not announced are announced in a later pass.
 pub(crate) async fn notify(app: &App) -> HandlerResult<()> {
-    // Notices that still wait for a slow mail server must not fill its queue.
-    let running = u32::try_from(app.people.running_tasks()).unwrap_or(u32::MAX);
-    let limit = BATCH.saturating_sub(running);
+    let limit = app.people.notice_limit(BATCH);
     if limit == 0 {
         return Ok(());
     }
@@ -33,24 +31,10 @@ pub(crate) async fn notify(app: &App) -> HandlerResult<()> {
     }
     tx.commit().await?;
     for (message, id) in messages {
-        let (mailer, store) = (app.people.mailer.clone(), app.store.clone());
-        app.people.spawn_after_response(async move {
-            let Err(error) = mailer.send(message, now).await else {
-                return;
-            };
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "a notice of an expiring certificate could not be sent"
-            );
-            if !error.is_permanent()
-                && let Err(error) = release(&store, id).await
-            {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "a notice of an expiring certificate is lost"
-                );
-            }
-        });
+        let store = app.store.clone();
+        let release = async move { release(&store, id).await };
+        app.people
+            .send_notice(message, now, "an expiring certificate", release);
     }
     Ok(())
 }

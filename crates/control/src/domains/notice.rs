@@ -40,15 +40,8 @@ pub(super) async fn send(
         let subject = format!("{}: {}", domain.hostname, notice.subject);
         let text = text(app, (project, domain), &member, &notice, &records);
         let message = Message::new(email, subject, text);
-        let app_of_task = Arc::clone(app);
-        app.people.spawn_after_response(async move {
-            if let Err(error) = app_of_task.people.mailer.send(message, now).await {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "a notice about a domain could not be sent"
-                );
-            }
-        });
+        let failure = "a notice about a domain could not be sent";
+        app.people.mail_after_response(message, now, failure);
     }
     Ok(())
 }

@@ -9,7 +9,6 @@ use api::control::takedowns::{CreateTakedown, OperatorTakedownList, Takedown, Ta
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
-use jiff::Timestamp;
 use serde_json::json;
 use store::members;
 use store::projects::{self, Project};
@@ -84,7 +83,10 @@ pub(super) async fn create(
     audit::record_with(&mut tx, &actor, workspace, action, target, details, now).await?;
     let messages = notices(&app, &mut tx, &project, &row).await?;
     tx.commit().await?;
-    send(&app, messages, now);
+    for message in messages {
+        let failure = "a notice about a taken down host name could not be sent";
+        app.people.mail_after_response(message, now, failure);
+    }
     Ok((StatusCode::CREATED, Json(view(row))))
 }
 
@@ -211,20 +213,6 @@ async fn notices(
         Some(Message::new(email, subject, text))
     });
     Ok(messages.collect())
-}
-
-fn send(app: &Arc<App>, messages: Vec<Message>, now: Timestamp) {
-    for message in messages {
-        let app_of_task = Arc::clone(app);
-        app.people.spawn_after_response(async move {
-            if let Err(error) = app_of_task.people.mailer.send(message, now).await {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "a notice about a taken down host name could not be sent"
-                );
-            }
-        });
-    }
 }
 
 fn view(row: Row) -> Takedown {

@@ -139,15 +139,8 @@ pub async fn complete(
 }
 
 fn post(app: &Arc<App>, message: Message, now: Timestamp) {
-    let app_of_task = Arc::clone(app);
-    app.people.spawn_after_response(async move {
-        if let Err(error) = app_of_task.people.mailer.send(message, now).await {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "a mail about an address could not be sent"
-            );
-        }
-    });
+    let failure = "a mail about an address could not be sent";
+    app.people.mail_after_response(message, now, failure);
 }
 
 fn link_mail(app: &App, user: &User, email: Email, secret: &LinkSecret) -> Message {

@@ -123,13 +123,6 @@ pub fn send(app: &Arc<App>, to: &User, notice: &Notice, ip: IpAddr, now: Timesta
         account = app.config.url("/account"),
     );
     let message = Message::new(email, notice.subject(), text);
-    let app_of_task = Arc::clone(app);
-    app.people.spawn_after_response(async move {
-        if let Err(error) = app_of_task.people.mailer.send(message, now).await {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "a notice to the owner of an account could not be sent"
-            );
-        }
-    });
+    let failure = "a notice to the owner of an account could not be sent";
+    app.people.mail_after_response(message, now, failure);
 }

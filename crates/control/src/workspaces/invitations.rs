@@ -116,16 +116,9 @@ pub async fn send(
         platform = app.config.base_url,
     );
     let message = Message::new(email, "Join a workspace", text);
-    let app_of_task = Arc::clone(app);
     // The response contains the link too, so a lost mail does not prevent the invitation.
-    app.people.spawn_after_response(async move {
-        if let Err(error) = app_of_task.people.mailer.send(message, now).await {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "an invitation could not be sent"
-            );
-        }
-    });
+    let failure = "an invitation could not be sent";
+    app.people.mail_after_response(message, now, failure);
     Ok(SentInvitation { invitation, url })
 }
 
