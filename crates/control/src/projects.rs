@@ -24,6 +24,7 @@ use api::control::projects::{CREATE, DELETE, GET, LIST, RESOLVE, TRANSFER, UPDAT
 use axum::Router;
 
 pub use self::endpoint::{BadEndpoint, ProjectEndpoint};
+pub(crate) use self::engine::address_of;
 pub use self::engine::{EngineAddress, ProjectSelector, engine_of};
 pub(crate) use self::list::SORTS;
 pub use self::name::{BadText, IdempotencyKey, ProjectName};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use store::projects::Project;
 use store::users::Status;
 use store::{sessions, users};
 use tokio::sync::watch;
@@ -30,12 +31,12 @@ pub(super) struct LiveAccess {
 }
 
 impl LiveAccess {
-    /// Checks the session, the user, the role and the project.
+    /// Checks the session, the user, the role and the project. Returns the project.
     ///
     /// # Errors
     /// 401 if the session has ended, 403 if the role does not allow it any more, 404 if the user is
     /// not a member any more, 409 if the project is suspended.
-    pub(super) async fn check(&self) -> HandlerResult<()> {
+    pub(super) async fn check(&self) -> HandlerResult<Project> {
         let now = self.app.now();
         let mut read = self.app.store.read().await?;
         let live = sessions::of_user(&mut read, self.who.user.id, now).await?;
@@ -52,7 +53,8 @@ impl LiveAccess {
         }
         let (id, permission) = (self.project.as_str(), self.permission);
         let found = access::project(&mut read, &self.who, id, permission).await?;
-        access::require_usable(&found.project)
+        access::require_usable(&found.project)?;
+        Ok(found.project)
     }
 
     /// Waits until the access ends. Returns the reason.

@@ -22,7 +22,7 @@ use crate::http_api::extract::Path;
 use crate::http_api::origin;
 use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::people::session::{self, SignedIn};
-use crate::projects::{EngineAddress, ProjectSelector, engine_of};
+use crate::projects::{EngineAddress, address_of};
 
 /// Any method of `/engine/{project_id}/{*path}`
 pub(super) async fn handle(
@@ -45,9 +45,7 @@ pub(super) async fn handle(
         permission: operation.permission,
         app: Arc::clone(&app),
     };
-    access.check().await?;
-    let selector = ProjectSelector::Id(&access.project);
-    let engine = engine_of(&app, &access.who, selector, access.permission).await?;
+    let engine = address_of(&app, &access.check().await?)?;
     let body = read(body).await?;
     let client = app.forwarder.clients.of_cluster(&engine.cluster_domain);
     let address = format!("{}{path}{query}", origin_of(&engine));

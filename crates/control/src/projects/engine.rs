@@ -1,5 +1,6 @@
 //! Address of a project's engine, for requests on behalf of a caller.
 
+use store::projects::Project;
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -51,9 +52,17 @@ pub async fn engine_of(
             access::project_of_endpoint(&mut conn, who, endpoint, permission).await?
         }
     };
-    let region = region_of(app, &found.project).ok_or_else(Problem::unavailable)?;
+    address_of(app, &found.project)
+}
+
+/// The engine of a project that the caller may see.
+///
+/// # Errors
+/// 503 if the platform has no engine at all.
+pub(crate) fn address_of(app: &App, project: &Project) -> HandlerResult<EngineAddress> {
+    let region = region_of(app, project).ok_or_else(Problem::unavailable)?;
     Ok(EngineAddress {
-        endpoint: found.project.endpoint,
+        endpoint: project.endpoint.clone(),
         cluster_domain: region.domain.clone(),
         port: region.engine_port,
     })
