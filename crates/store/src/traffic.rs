@@ -60,6 +60,14 @@ record! {
     }
 }
 
+/// The columns of a [`Point`].
+macro_rules! columns {
+    () => {
+        "starts_at, tunnel, requests, errors, denied, upstream_bytes, downstream_bytes, \
+        d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, d10, d11, d12, d13, d14, d15"
+    };
+}
+
 statements! {
     ADD = "INSERT INTO traffic (project_id, step, starts_at, tunnel, requests, errors, denied, \
         upstream_bytes, downstream_bytes, \
@@ -80,14 +88,10 @@ statements! {
         d12 = traffic.d12 + excluded.d12, d13 = traffic.d13 + excluded.d13, \
         d14 = traffic.d14 + excluded.d14, d15 = traffic.d15 + excluded.d15";
     NAMES = "SELECT tunnel FROM traffic WHERE project_id = $1 AND step = $2 AND starts_at = $3 LIMIT $4";
-    SERIES = "SELECT starts_at, tunnel, requests, errors, denied, upstream_bytes, downstream_bytes, d0, \
-        d1, d2, d3, d4, d5, d6, d7, d8, d9, d10, d11, d12, d13, d14, d15 \
-        FROM traffic WHERE project_id = $1 AND step = $2 AND tunnel = $3 \
-        AND starts_at >= $4 AND starts_at < $5 ORDER BY starts_at LIMIT $6";
-    TUNNELS = "SELECT starts_at, tunnel, requests, errors, denied, upstream_bytes, downstream_bytes, d0, \
-        d1, d2, d3, d4, d5, d6, d7, d8, d9, d10, d11, d12, d13, d14, d15 \
-        FROM traffic WHERE project_id = $1 AND step = $2 AND tunnel <> '' \
-        AND starts_at >= $3 AND starts_at < $4 ORDER BY starts_at, tunnel LIMIT $5";
+    SERIES = concat!("SELECT ", columns!(), " FROM traffic WHERE project_id = $1 AND step = $2 \
+        AND tunnel = $3 AND starts_at >= $4 AND starts_at < $5 ORDER BY starts_at LIMIT $6");
+    TUNNELS = concat!("SELECT ", columns!(), " FROM traffic WHERE project_id = $1 AND step = $2 \
+        AND tunnel <> '' AND starts_at >= $3 AND starts_at < $4 ORDER BY starts_at, tunnel LIMIT $5");
     PURGE = "DELETE FROM traffic WHERE (project_id, step, starts_at, tunnel) IN \
         (SELECT project_id, step, starts_at, tunnel FROM traffic \
         WHERE step = $1 AND starts_at < $2 ORDER BY starts_at LIMIT $3)";

@@ -453,26 +453,9 @@ fn address(person: Person, port: i64) -> addresses::Address {
 
 fn domain(person: Person, hostname: &str, state: domains::State) -> domains::Domain {
     domains::Domain {
-        id: id!(DomainId),
-        project_id: person.project,
-        hostname: hostname.to_owned(),
-        certificate_validation: domains::CertificateValidation::TlsAlpn01,
-        token: "token".to_owned(),
-        state,
-        created_by: person.user,
         created_at: at(3),
-        verified_at: None,
-        last_checked_at: None,
-        last_found_at: None,
-        failing_since: None,
-        suspended_at: None,
-        quarantine_until: None,
         next_check_at: at(3),
-        report: None,
-        certificate_expires_at: None,
-        ordered_expires_at: None,
-        order_problem: None,
-        next_order_at: None,
+        ..crate::entities::domains::domain(person, hostname, state)
     }
 }
 

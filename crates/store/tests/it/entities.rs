@@ -3,7 +3,7 @@
 pub(crate) mod access;
 mod billing;
 mod credential_chains;
-mod domains;
+pub(crate) mod domains;
 mod idempotency;
 pub(crate) mod log_search;
 mod oauth;

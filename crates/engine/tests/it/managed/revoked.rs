@@ -51,6 +51,14 @@ async fn two_users() -> (FakePlatform, TestEngine, [String; 2], String) {
     (platform, engine, [ann, bob], credential)
 }
 
+/// The platform, an engine with further configuration sections, an agent of a project, and its token.
+async fn one_agent(sections: &str) -> (FakePlatform, TestEngine, Agent, String) {
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
+    let engine = TestEngine::managed_with(&platform, sections).await;
+    let agent = engine.agent_at(A, &ann).await;
+    (platform, engine, agent, ann)
+}
+
 async fn open(agent: Agent, properties: Properties, service: &Upstream) -> TestTunnel {
     let target: Target = service.addr().to_string().parse().unwrap();
     TestTunnel::open(agent, properties, target).await
@@ -341,14 +349,8 @@ async fn connections_of_a_user_who_leaves_are_closed() {
 /// protocol.
 #[tokio::test]
 async fn everything_of_a_suspended_project_ends() {
-    let TwoProjects {
-        platform,
-        ann: token,
-        ..
-    } = TwoProjects::start().await;
-    let engine = TestEngine::managed_with(&platform, &tcp_ports()).await;
+    let (platform, engine, agent, token) = one_agent(&tcp_ports()).await;
     let service = endless().await;
-    let agent = engine.agent_at(A, &token).await;
     let web = open(agent.clone(), Properties::http(), &service).await;
     let tcp = open(agent.clone(), Properties::tcp(), &service).await;
     let private = open(agent, Properties::private("db"), &service).await;
@@ -382,14 +384,8 @@ async fn everything_of_a_suspended_project_ends() {
 /// other tunnels of the project are not affected.
 #[tokio::test]
 async fn everything_of_a_taken_down_hostname_ends() {
-    let TwoProjects {
-        platform,
-        ann: token,
-        ..
-    } = TwoProjects::start().await;
-    let engine = TestEngine::managed(&platform).await;
+    let (platform, engine, agent, _) = one_agent("").await;
     let service = endless().await;
-    let agent = engine.agent_at(A, &token).await;
     let web = open(agent.clone(), Properties::http(), &service).await;
     let tls = open(agent.clone(), Properties::tls(), &service).await;
     let other = open(agent, Properties::http(), &service).await;
@@ -420,14 +416,8 @@ async fn everything_of_a_taken_down_hostname_ends() {
 /// The answer does not depend on the agent: the operator is the one who can restore the name.
 #[tokio::test]
 async fn a_taken_down_hostname_is_refused_without_its_tunnel() {
-    let TwoProjects {
-        platform,
-        ann: token,
-        ..
-    } = TwoProjects::start().await;
-    let engine = TestEngine::managed(&platform).await;
+    let (platform, engine, agent, _) = one_agent("").await;
     let service = endless().await;
-    let agent = engine.agent_at(A, &token).await;
     let web = open(agent, Properties::http(), &service).await;
     let host = web.hostname().to_owned();
     let never_online = format!("a-{host}");

@@ -17,7 +17,8 @@ both! {
     engines_get_the_certificates_of_served_domains,
 }
 
-fn domain(of: Person, hostname: &str, state: State) -> Domain {
+/// A domain of a project, without checks.
+pub(crate) fn domain(of: Person, hostname: &str, state: State) -> Domain {
     Domain {
         id: id!(DomainId),
         project_id: of.project,

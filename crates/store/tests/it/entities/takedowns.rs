@@ -1,12 +1,13 @@
 //! Host names that an operator has taken down.
 
-use store::domains::{self, CertificateValidation, Domain, State};
+use store::domains::{self, State};
 use store::takedowns::{self, Takedown};
 use store::{Paging, Tx, directory};
 use types::id::ProjectId;
 
 use crate::database::{Database, both};
-use crate::world::{Person, at, id};
+use crate::entities::domains::domain;
+use crate::world::{Person, at};
 
 both! {
     a_name_is_taken_down_once_and_restored,
@@ -77,28 +78,7 @@ async fn a_takedown_counts_for_each_project_that_gets_the_name(database: Databas
         let mut tx = database.begin().await;
         let of_ann = takedown(ann, "shop.example.com");
         assert!(takedowns::insert(&mut tx, &of_ann).await.unwrap());
-        let domain = Domain {
-            id: id!(DomainId),
-            project_id: bob.project,
-            hostname: hostname.to_owned(),
-            certificate_validation: CertificateValidation::Dns01,
-            token: "token".to_owned(),
-            state,
-            created_by: bob.user,
-            created_at: at(0),
-            verified_at: None,
-            last_checked_at: None,
-            last_found_at: None,
-            failing_since: None,
-            suspended_at: None,
-            quarantine_until: None,
-            next_check_at: at(60),
-            report: None,
-            certificate_expires_at: None,
-            ordered_expires_at: None,
-            order_problem: None,
-            next_order_at: None,
-        };
+        let domain = domain(bob, hostname, state);
         domains::insert(&mut tx, &domain).await.unwrap();
         let has_name = hostname != "example.com" && state != State::Pending;
         let names = refused(&mut tx, bob.project).await;
