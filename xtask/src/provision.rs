@@ -11,8 +11,8 @@
 //! Installed programs are used as they are. The Python packages live in a virtual environment under
 //! the target directory, the Node packages in a directory beside it, and so do a downloaded nginx,
 //! named and promtool: their Debian packages would start services when they are installed, so they are
-//! only unpacked there. The web terminal is downloaded and the dashboard built as well, so that the tested
-//! program has them.
+//! only unpacked there. The web terminal is downloaded and the dashboard built as well, so that the
+//! tested program has them.
 //! PostgreSQL's package is installed without its default cluster; the tests create their own, in
 //! temporary directories. Pebble, a certificate authority, is built with Go, and so is `h2spec`, if
 //! possible; otherwise its test reports that it did not run.

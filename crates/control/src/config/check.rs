@@ -5,11 +5,12 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon::config::values::{MAX_DNS_NAME_BYTES, address, optional_path, overlap, path, required};
+use daemon::config::values::{
+    MAX_DNS_NAME_BYTES, abuse_contact, address, optional_path, overlap, path, required,
+};
 use daemon::config::{ConfigError, ConfigErrors};
 use http::Uri;
 use jiff::SignedDuration;
-use types::contact::{AbuseContact, AbuseContactError};
 
 use super::file::{EngineSection, PlatformFile, TurnSection};
 use super::tls::{CheckedTls, OtherValues};
@@ -81,7 +82,10 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
         secret_file: errors.keep_or_default(secret_file),
         rotate_keys_every: errors.keep_or_default(rotation(file.keys.rotate_days)),
         drain_period: errors.keep_or_default(drain(section.drain_seconds)),
-        abuse_contact: errors.keep_or_default(abuse_contact(section.abuse_contact)),
+        abuse_contact: errors.keep_or_default(abuse_contact(
+            "platform.abuse_contact",
+            section.abuse_contact,
+        )),
         geoip_file: errors.keep_or_default(optional_path("geoip.file", file.geoip.file)),
         base_url: base_url?,
         listen: listen?,
@@ -241,16 +245,6 @@ fn connections(given: Option<u32>) -> CheckResult<Option<u32>> {
 
 /// Longer than any balancer takes to notice.
 const MAX_DRAIN_SECONDS: u16 = 300;
-
-fn abuse_contact(text: Option<String>) -> CheckResult<Option<AbuseContact>> {
-    let parse = |text: String| {
-        text.parse::<AbuseContact>()
-            .map_err(|error: AbuseContactError| {
-                ConfigError::new("platform.abuse_contact", format!("{text:?}: {error}"))
-            })
-    };
-    text.map(parse).transpose()
-}
 
 fn drain(seconds: u16) -> CheckResult<Duration> {
     if seconds > MAX_DRAIN_SECONDS {

@@ -225,6 +225,7 @@ mod tests {
         let other = config.challenge_alias("other.example", DomainId::new(1, [1; 10]));
         assert_eq!(other, None);
     }
+
     #[test]
     fn zones_are_for_clusters_of_the_configuration_in_any_case() {
         let check = |written: &[&str]| {

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
+use types::contact::AbuseContact;
 
 use super::{ConfigError, ConfigErrors};
 
@@ -35,6 +36,18 @@ pub fn path(key: &str, value: String) -> CheckResult<PathBuf> {
 /// It is empty.
 pub fn optional_path(key: &str, value: Option<String>) -> CheckResult<Option<PathBuf>> {
     value.map(|value| path(key, value)).transpose()
+}
+
+/// A contact for reports of abuse.
+///
+/// # Errors
+/// It is neither a mail address nor an https address.
+pub fn abuse_contact(key: &str, value: Option<String>) -> CheckResult<Option<AbuseContact>> {
+    let parse = |text: String| {
+        let parsed = text.parse::<AbuseContact>();
+        parsed.map_err(|error| ConfigError::new(key, format!("{text:?}: {error}")))
+    };
+    value.map(parse).transpose()
 }
 
 /// The path of a state directory. If it is absent: `default`, which comes from the environment.

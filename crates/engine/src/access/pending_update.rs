@@ -58,8 +58,8 @@ impl UpdateWaits {
 }
 
 /// Returns true if an update of the platform can allow this token in this project: the engine does
-/// not know its credential, its user as a member, or that the project was resumed. The signature of an unknown application's token
-/// cannot be checked, because the credential has the keys.
+/// not know its credential, its user as a member, or that the project was resumed. The signature of
+/// an unknown application's token cannot be checked, because the credential has the keys.
 fn needs_update(
     tokens: &Tokens,
     tenancy: &Tenancy,
@@ -80,7 +80,8 @@ fn needs_update(
 }
 
 /// Waits until the engine has received the update that a token needs, for at most [`UPDATE_WAIT`].
-/// Returns immediately if the token needs none, or has waited in the last [`WAIT_INTERVAL`]. `now` returns Unix seconds.
+/// Returns immediately if the token needs none, or has waited in the last [`WAIT_INTERVAL`]. `now`
+/// returns Unix seconds.
 pub(crate) async fn wait_for_update(
     tokens: &Tokens,
     tenancy: &Tenancy,

@@ -1,14 +1,14 @@
 //! The operator on pages of the edge: the section of the file, and its check.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use daemon::config::values::abuse_contact;
 use daemon::config::{ConfigError, ConfigErrors};
+use daemon::files::read_bounded;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use types::contact::{AbuseContact, AbuseContactError};
+use types::contact::AbuseContact;
 
 /// The operator on pages that visitors see in place of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,11 +50,11 @@ pub(super) fn check(section: PagesSection) -> Result<Pages, ConfigErrors> {
     let mut errors = ConfigErrors::default();
     let name = section.operator_name.map(operator_name).transpose();
     let logo = section.logo_file.map(|file| logo(Path::new(&file)));
-    let contact = section.abuse_contact.map(|text| abuse_contact(&text));
+    let contact = abuse_contact("pages.abuse_contact", section.abuse_contact);
     let pages = Pages {
         operator_name: errors.keep_or_default(name),
         logo: errors.keep_or_default(logo.transpose()),
-        abuse_contact: errors.keep_or_default(contact.transpose()),
+        abuse_contact: errors.keep_or_default(contact),
     };
     errors.finish(Some(pages))
 }
@@ -72,15 +72,7 @@ fn logo(file: &Path) -> Result<Logo, ConfigError> {
     let invalid = |problem: String| {
         ConfigError::new("pages.logo_file", format!("{}: {problem}", file.display()))
     };
-    let unreadable = |error: std::io::Error| invalid(error.to_string());
-    let opened = File::open(file).map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    let mut limited = opened.take(MAX_LOGO_BYTES.saturating_add(1));
-    limited.read_to_end(&mut bytes).map_err(unreadable)?;
-    if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_LOGO_BYTES) {
-        let problem = format!("the file has more than {MAX_LOGO_BYTES} bytes; use a smaller image");
-        return Err(invalid(problem));
-    }
+    let bytes = read_bounded(file, MAX_LOGO_BYTES).map_err(|error| invalid(error.to_string()))?;
     let media_type = media_type(&bytes)
         .ok_or_else(|| invalid("the file is neither a PNG nor an SVG image".to_owned()))?;
     Ok(Logo {
@@ -99,13 +91,6 @@ fn media_type(bytes: &[u8]) -> Option<&'static str> {
     let has_prolog = prologs.iter().any(|prolog| text.starts_with(prolog));
     let is_svg = text.starts_with("<svg") || (has_prolog && text.contains("<svg"));
     is_svg.then_some("image/svg+xml")
-}
-
-fn abuse_contact(text: &str) -> Result<AbuseContact, ConfigError> {
-    text.parse::<AbuseContact>()
-        .map_err(|error: AbuseContactError| {
-            ConfigError::new("pages.abuse_contact", format!("{text:?}: {error}"))
-        })
 }
 
 /// The first bytes of each PNG image (RFC 2083 section 3.1).

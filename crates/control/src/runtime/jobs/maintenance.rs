@@ -1,5 +1,5 @@
-//! The maintenance task: purges, metrics of what is overdue, notices of expiring tokens and certificates,
-//! renewals.
+//! The maintenance task: purges, metrics of what is overdue, notices of expiring tokens and
+//! certificates, renewals.
 
 use std::sync::Arc;
 use std::time::Duration;
