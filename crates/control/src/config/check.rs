@@ -75,6 +75,7 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
     let oauth = errors.keep(file.oauth.check(file.compat.rstream));
     let webhooks = errors.keep(file.webhooks.check());
     let secret_file = optional_path("platform.secret_file", section.secret_file);
+    let contact = abuse_contact("platform.abuse_contact", section.abuse_contact);
     let config = Config {
         log_level: section.log_level,
         database_url: section.database_url,
@@ -82,10 +83,7 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
         secret_file: errors.keep_or_default(secret_file),
         rotate_keys_every: errors.keep_or_default(rotation(file.keys.rotate_days)),
         drain_period: errors.keep_or_default(drain(section.drain_seconds)),
-        abuse_contact: errors.keep_or_default(abuse_contact(
-            "platform.abuse_contact",
-            section.abuse_contact,
-        )),
+        abuse_contact: errors.keep_or_default(contact),
         geoip_file: errors.keep_or_default(optional_path("geoip.file", file.geoip.file)),
         base_url: base_url?,
         listen: listen?,

@@ -172,6 +172,11 @@ fn steps(problem: &Problem) -> Steps {
             "If you use a VPN or proxy, turn it off.",
             "Change `geo_ip` of the tunnel, or `geoIp` with `svc project settings set`.",
         ),
+        "access_ended" => (
+            "Open the address again: the answer says who may visit it now.",
+            "A credential, a membership, the project or a rule of the tunnel changed during the \
+             request.",
+        ),
         "hostname_taken_down" => (
             "Only the operator can restore it.",
             "The operator sent the reason to the owners of the workspace: `svc project takedowns` \
@@ -279,6 +284,7 @@ mod tests {
             Problem::https_required(),
             Problem::challenge_required(),
             Problem::new(403, "country_not_allowed", "Not from this country."),
+            Problem::new(403, "access_ended", "The access has ended."),
             Problem::new(403, "hostname_taken_down", "Taken down by the operator."),
             Problem::not_found(),
             Problem::tunnel_not_found(),

@@ -20,7 +20,7 @@ use types::tunnel::{Country, Tunnel};
 
 pub(crate) use self::outcome::Outcome;
 use self::summary::CompletedVisit;
-use super::revocation::{RevocationGuard, RevocationSignal};
+use super::revocation::{RevocationGuard, RevocationSignal, access_ended};
 use crate::access::{Proof, Rule, VisitorInfo};
 use crate::agents::Agent;
 use crate::core::Worker;
@@ -493,12 +493,16 @@ impl Report {
 
 impl Drop for AccessRecord {
     fn drop(&mut self) {
-        if self
-            .revocation_guard
-            .take()
-            .is_some_and(|guard| guard.is_revoked())
+        if let Some(guard) = self.revocation_guard.take()
+            && guard.is_revoked()
         {
             self.set_failure(REVOKED);
+            if self.line.kind == "http" && self.line.status.is_none() {
+                let problem = access_ended();
+                self.set_status(problem.status);
+                self.line.failure = Some(problem.code);
+                guard.signal().set_unanswered(&self.line.id);
+            }
         }
         self.worker.active.fetch_sub(1, Ordering::Relaxed);
         if self.discarded {

@@ -249,14 +249,23 @@ impl Visitor {
                     return terminal::run(self, request).await;
                 }
                 let signal = request.record.revocation();
+                let error_format = request.admitted.error_format;
                 let ended = tokio::select! {
-                    // Dropping the exchange closes both connections. Its record contains the
-                    // reason.
+                    // Dropping the exchange closes the connection to the service. Its record
+                    // contains the reason.
                     biased;
                     next = exchange::run(self, request) => Some(next),
                     () = revocation::revoked(signal.as_deref()) => None,
                 };
-                ended.unwrap_or(NextStep::Abort)
+                if let Some(next) = ended {
+                    return next;
+                }
+                let Some(problem) = signal.and_then(|signal| signal.problem()) else {
+                    return NextStep::Abort;
+                };
+                let footer = &self.worker.core.page_footer;
+                let answer = Answer::problem(&problem, error_format, footer);
+                self.write_answer(&answer, is_head, false).await
             }
             // A request is checked once.
             Err(Rejection::VerifyPassword(_)) => NextStep::Abort,

@@ -129,8 +129,7 @@ struct Visitor {
 }
 
 impl Visitor {
-    /// Serves a request. Interim responses are sent with `interim`. An error resets its stream, after
-    /// a revocation.
+    /// Serves a request. Interim responses are sent with `interim`. An error resets its stream.
     async fn answer(
         &self,
         request: Request<RequestContent>,
@@ -169,6 +168,7 @@ impl Visitor {
             ));
         }
         let signal = record.revocation();
+        let error_format = forward.error_format;
         let (worker, source) = (&self.worker, self.connection.source);
         let length = body_length(&request);
         let answering = async {
@@ -188,7 +188,10 @@ impl Visitor {
             biased;
             response = answering => Ok(response),
             () = revocation::revoked(signal.as_deref()) => {
-                Err(io::ErrorKind::PermissionDenied.into())
+                let problem = signal.and_then(|signal| signal.problem());
+                let problem = problem.ok_or(io::ErrorKind::PermissionDenied)?;
+                let footer = &worker.core.page_footer;
+                Ok(refusal(Answer::problem(&problem, error_format, footer), is_head))
             }
         }
     }

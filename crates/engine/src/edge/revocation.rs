@@ -18,6 +18,7 @@ use tracing::info;
 
 use self::active_visits::ActiveVisit;
 pub(crate) use self::active_visits::ActiveVisits;
+pub(in crate::edge) use self::signal::access_ended;
 pub(crate) use self::signal::{RevocationSignal, revoked};
 use crate::access::{self, Invalidations, Proof, VisitorInfo};
 use crate::agents::Agent;

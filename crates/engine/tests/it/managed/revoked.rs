@@ -1,6 +1,6 @@
 //! Open connections end with the credential, the membership or the project that authorised them.
 
-use api::link::{Credential, Item};
+use api::link::{Credential, Item, Record};
 use bytes::Bytes;
 use client::{Agent, Properties, Target};
 use futures_util::StreamExt as _;
@@ -13,6 +13,42 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{A, B, TwoProjects};
+
+/// A request whose access ends before the service answers gets a response that says so, over
+/// HTTP/1.1 and HTTP/2, with a reference to its record.
+#[tokio::test]
+async fn a_request_without_a_response_is_refused_when_its_access_ends() {
+    let (platform, engine, agent, _) = one_agent("").await;
+    let service = ScriptedUpstream::start(|_| vec![Step::ReadHead, Step::KeepOpen]).await;
+    let target: Target = service.addr().to_string().parse().unwrap();
+    let tunnel = TestTunnel::open(agent, Properties::http(), target).await;
+    let host = tunnel.hostname();
+    let mut http1 = engine.visitor().http1(host).await;
+    let mut http2 = engine.visitor().h2(host).await;
+    let requests = async { tokio::join!(http1.get("/", host), http2.get("/", host)) };
+    let revocation = async {
+        service.next_head().await;
+        service.next_head().await;
+        let names = vec![host.to_owned()];
+        platform.add_project_with(A, |project| project.taken_down = names);
+    };
+    let ((answer1, answer2), ()) = tokio::join!(requests, revocation);
+    for answer in [answer1, answer2] {
+        assert_eq!(answer.status, 403);
+        assert_eq!(answer.json()["code"], "access_ended");
+        let reference = answer.json()["reference"].clone();
+        let of_request = move |record: &Record| match record {
+            Record::Stream(stream) if reference == *stream.stream_id => Some(stream.clone()),
+            _ => None,
+        };
+        let record = platform.wait_for_record(of_request).await;
+        assert_eq!(record.summary["response"]["http"]["status"], 403);
+    }
+    assert_eq!(
+        http2.get("/", host).await.json()["code"],
+        "hostname_taken_down"
+    );
+}
 
 /// A service that starts an answer and never ends it. After an upgrade it echoes its input.
 /// Non-HTTP input is read and not answered.
