@@ -5,12 +5,13 @@ import { useMemo, useState } from "preact/hooks";
 import type { Control } from "../api/client";
 import { type Resource, useResource } from "../api/resource";
 import { count, words } from "../format/text";
-import { navigate, useAddress, useFilter } from "../router/location";
+import { navigate, useAddress, useFilter, usePage } from "../router/location";
 import { withQuery } from "../router/match";
 import { useAction } from "../ui/dialog";
 import { Day, Search, Select } from "../ui/fields";
-import { Button, Card, Empty, Failure, Json, Loaded, Page, Paging, Time } from "../ui/parts";
+import { Button, Card, Empty, Failure, Json, Loaded, Page, Time } from "../ui/parts";
 import { save } from "../ui/save";
+import { PagedList, Paging } from "../ui/table";
 import { toast } from "../ui/toasts";
 import { actorOf, asCsv, asJson, type AuditFilter, type Entry, filterEntries, isFiltered, type Loaded as Newest, loadNewest, type Names, PLATFORM, targetOf } from "./audit-search";
 
@@ -66,14 +67,15 @@ interface ListProps {
 
 /** Pages of the whole log. */
 function All({ cacheKey, fetch, filter, names }: ListProps) {
-  const [page, setPage] = useFilter("page", "1");
-  const list: Resource<Control<"AuditList">> = useResource(`${cacheKey}/${page}`, (signal) => fetch(Number(page) || 1, signal), { every: 30_000 });
+  const [page, setPage] = usePage();
+  const list: Resource<Control<"AuditList">> = useResource(`${cacheKey}/${page}`, (signal) => fetch(page, signal), { every: 30_000 });
   return (
     <>
       <Filters filter={filter} entries={list.data?.entries ?? []} names={names} />
       <Card isFlush>
-        <Loaded of={list}>{(data) => (data.entries.length === 0 ? <Empty icon="audit" title="Nothing was done yet" /> : <Entries entries={data.entries} names={names} />)}</Loaded>
-        {list.data !== undefined && <Paging page={list.data.page} totalPages={list.data.totalPages} total={list.data.total} onPage={(next) => setPage(String(next))} />}
+        <PagedList of={list} items={(data) => data.entries} empty={<Empty icon="audit" title="Nothing was done yet" />} onPage={setPage}>
+          {(entries) => <Entries entries={entries} names={names} />}
+        </PagedList>
       </Card>
     </>
   );
@@ -81,7 +83,7 @@ function All({ cacheKey, fetch, filter, names }: ListProps) {
 
 /** The entries that match, in the newest part of the log. */
 function Found({ cacheKey, fetch, filter, names }: ListProps) {
-  const [page, setPage] = useFilter("page", "1");
+  const [page, setPage] = usePage();
   const [depth, setDepth] = useState(SEARCH_PAGES);
   const newest: Resource<Newest> = useResource(`${cacheKey}/newest/${depth}/${filter.from}`, (signal) => loadNewest((next) => fetch(next, signal), depth, filter.from));
   // The entries of a smaller search stay while a deeper one loads.
@@ -90,7 +92,7 @@ function Found({ cacheKey, fetch, filter, names }: ListProps) {
   const data = newest.data ?? last;
   const found = useMemo(() => filterEntries(data?.entries ?? [], filter, names), [data, filter, names]);
   const totalPages = Math.ceil(found.length / PAGE_SIZE);
-  const shown = Math.min(Math.max(1, Number(page) || 1), Math.max(1, totalPages));
+  const shown = Math.min(Math.max(1, page), Math.max(1, totalPages));
   return (
     <>
       <Filters filter={filter} entries={data?.entries ?? []} names={names} />
@@ -99,7 +101,7 @@ function Found({ cacheKey, fetch, filter, names }: ListProps) {
           {(all) => (
             <>
               {found.length === 0 ? <Empty icon="search" title="Nothing matches" /> : <Entries entries={found.slice((shown - 1) * PAGE_SIZE, shown * PAGE_SIZE)} names={names} />}
-              <Paging page={shown} totalPages={totalPages} total={found.length} onPage={(next) => setPage(String(next))} />
+              <Paging of={{ page: shown, totalPages, total: found.length }} onPage={setPage} />
               <div class="paging">
                 <span class="small quiet" role="status">
                   {all.isComplete ? `${count(found.length)} entries match.` : `${count(found.length)} of the newest ${count(all.entries.length)} entries match; the log has ${count(all.total)}.`}

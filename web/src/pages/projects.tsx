@@ -7,6 +7,7 @@ import { to } from "../router/match";
 import { Dialog } from "../ui/dialog";
 import { Search, Select } from "../ui/fields";
 import { Button, ButtonLink, Card, Empty, Loaded, Page, Status } from "../ui/parts";
+import { Table } from "../ui/table";
 import { NewProject } from "./new-project";
 import { Overview } from "./project/overview";
 import { Welcome } from "./publish";
@@ -82,37 +83,23 @@ function List({ all, search, workspace, names }: { all: readonly Project[]; sear
     );
   }
   return (
-    <div class="scroll">
-      <table class="table">
-        <thead>
-          <tr>
-            <th scope="col">Name</th>
-            <th scope="col">Workspace</th>
-            <th scope="col">Engine</th>
-            <th scope="col">Plan</th>
-            <th scope="col">Region</th>
-            <th scope="col">Status</th>
-          </tr>
-        </thead>
-        <tbody>
-          {found.map((one) => (
-            <tr key={one.id}>
-              <td>
-                <a href={to("/projects/:id", { id: one.id })}>{one.name}</a>
-              </td>
-              <td>{names.get(one.workspaceId) ?? <span class="quiet">–</span>}</td>
-              <td>
-                <code>{one.url}</code>
-              </td>
-              <td>{one.plan}</td>
-              <td>{one.region}</td>
-              <td>
-                <Status of={one.status} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table columns={["Name", "Workspace", "Engine", "Plan", "Region", "Status"]}>
+      {found.map((one) => (
+        <tr key={one.id}>
+          <td>
+            <a href={to("/projects/:id", { id: one.id })}>{one.name}</a>
+          </td>
+          <td>{names.get(one.workspaceId) ?? <span class="quiet">–</span>}</td>
+          <td>
+            <code>{one.url}</code>
+          </td>
+          <td>{one.plan}</td>
+          <td>{one.region}</td>
+          <td>
+            <Status of={one.status} />
+          </td>
+        </tr>
+      ))}
+    </Table>
   );
 }

@@ -67,6 +67,12 @@ export function useFilter(name: string, otherwise = ""): [string, (value: string
   return [query[name] ?? otherwise, set];
 }
 
+/** The page of a list, as a filter. */
+export function usePage(): [number, (page: number) => void] {
+  const [page, setPage] = useFilter("page", "1");
+  return [Number(page) || 1, (next) => setPage(String(next))];
+}
+
 type LinkProps = JSX.IntrinsicElements["a"] & { href: string; children?: ComponentChildren };
 
 /** A link. The click handler of the document keeps links of the application inside it. */

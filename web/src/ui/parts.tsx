@@ -280,22 +280,3 @@ export function Labels({ of }: { of: Readonly<Record<string, string>> | undefine
     </span>
   );
 }
-
-export function Paging({ page, totalPages, total, onPage }: { page: number; totalPages: number; total: number; onPage: (page: number) => void }) {
-  if (totalPages <= 1) return null;
-  return (
-    <nav class="paging" aria-label="Pages">
-      <span class="quiet small number">
-        Page {page} of {totalPages} · {total} in all
-      </span>
-      <span class="buttons">
-        <Button onClick={() => onPage(page - 1)} isBusy={page <= 1}>
-          Previous
-        </Button>
-        <Button onClick={() => onPage(page + 1)} isBusy={page >= totalPages}>
-          Next
-        </Button>
-      </span>
-    </nav>
-  );
-}

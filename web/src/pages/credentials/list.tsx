@@ -3,11 +3,12 @@
 import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
-import { useFilter } from "../../router/location";
+import { useFilter, usePage } from "../../router/location";
 import { to } from "../../router/match";
 import { Check, Search, Select } from "../../ui/fields";
 import { Confirm, Dialog, SecretDialog } from "../../ui/dialog";
-import { Button, Card, Empty, Facts, Json, Loaded, Page, Paging, Pill, Status, Time } from "../../ui/parts";
+import { Button, Card, Empty, Facts, Json, Loaded, Page, Pill, Status, Time } from "../../ui/parts";
+import { PagedList, Table } from "../../ui/table";
 import { NewCredential } from "./new";
 import { Rotate } from "./rotate";
 
@@ -19,13 +20,13 @@ export function Credentials() {
   const [q, setQ] = useFilter("q");
   const [type, setType] = useFilter("type");
   const [status, setStatus] = useFilter("status");
-  const [page, setPage] = useFilter("page", "1");
+  const [page, setPage] = usePage();
   const [isNew, setNew] = useFilter("new");
   const [chosen, setChosen] = useFilter("credential");
   const [secret, setSecret] = useState<string | undefined>(undefined);
   const list = useResource(`credentials/${q}/${type}/${status}/${page}`, (signal) =>
     call("get", "/api/credentials", {
-      query: { order: "desc", page: Number(page) || 1, pageSize: 50, ...(q === "" ? {} : { q }), ...(type === "" ? {} : { type: type as Credential["type"] }), ...(status === "" ? {} : { status: status as Credential["status"] }) },
+      query: { order: "desc", page, pageSize: 50, ...(q === "" ? {} : { q }), ...(type === "" ? {} : { type: type as Credential["type"] }), ...(status === "" ? {} : { status: status as Credential["status"] }) },
       signal,
     }),
   );
@@ -45,66 +46,49 @@ export function Credentials() {
         <Select label="Status" isLabelSeen={false} value={status} onValue={setStatus} options={[{ value: "", text: "Active and expired" }, { value: "active", text: "Active" }, { value: "expired", text: "Expired" }]} />
       </div>
       <Card isFlush>
-        <Loaded of={list}>
-          {(data) =>
-            data.credentials.length === 0 ? (
-              <Empty icon="keys" title={q === "" && type === "" && status === "" ? "No credential yet" : "Nothing matches"}>
-                <p class="quiet">A token lets an agent or a script act for you, within limits that you choose.</p>
-              </Empty>
-            ) : (
-              <>
-                <div class="scroll">
-                  <table class="table">
-                    <thead>
-                      <tr>
-                        <th scope="col">Name</th>
-                        <th scope="col">Kind</th>
-                        <th scope="col">Allows</th>
-                        <th scope="col">Last used</th>
-                        <th scope="col">Ends</th>
-                        <th scope="col">Status</th>
-                        <th scope="col">
-                          <span class="unseen">Actions</span>
-                        </th>
-                      </tr>
-                    </thead>
-                    <tbody>
-                      {data.credentials.map((one) => (
-                        <tr key={one.id}>
-                          <td>
-                            <div class="stack">
-                              <span>{one.name}</span>
-                              {one.oauthClientId !== undefined && <span class="small quiet">connected application {one.oauthClientId}</span>}
-                            </div>
-                          </td>
-                          <td>{one.oauthClientId === undefined ? KIND_TEXT[one.type] : "Connected application"}</td>
-                          <td>
-                            {one.permissions == null ? <Pill tone="warn">everything you may do</Pill> : `${one.permissions.length} permissions`}
-                            {one.resources !== undefined && <span class="small quiet"> · bounded</span>}
-                          </td>
-                          <td>
-                            {one.lastUsedAt === undefined ? <span class="quiet">never</span> : <Time at={one.lastUsedAt} />}
-                            {one.lastUsedIp !== undefined && <div class="small quiet">{one.lastUsedIp}</div>}
-                          </td>
-                          <td>{one.expiresAt === undefined ? <Pill tone="warn">never</Pill> : <Time at={one.expiresAt} />}</td>
-                          <td>
-                            <Status of={one.status} />
-                          </td>
-                          <td class="end">
-                            <Button look="bare" onClick={() => setChosen(one.id)}>
-                              Details
-                            </Button>
-                          </td>
-                        </tr>
-                      ))}
-                    </tbody>
-                  </table>
-                </div>
-                <Paging page={data.page} totalPages={data.totalPages} total={data.total} onPage={(next) => setPage(String(next))} />
-              </>
-            )
+        <PagedList
+          of={list}
+          items={(list) => list.credentials}
+          empty={
+            <Empty icon="keys" title={q === "" && type === "" && status === "" ? "No credential yet" : "Nothing matches"}>
+              <p class="quiet">A token lets an agent or a script act for you, within limits that you choose.</p>
+            </Empty>
           }
-        </Loaded>
+          onPage={setPage}
+        >
+          {(list) => (
+            <Table columns={["Name", "Kind", "Allows", "Last used", "Ends", "Status"]} hasActions>
+              {list.map((one) => (
+                <tr key={one.id}>
+                  <td>
+                    <div class="stack">
+                      <span>{one.name}</span>
+                      {one.oauthClientId !== undefined && <span class="small quiet">connected application {one.oauthClientId}</span>}
+                    </div>
+                  </td>
+                  <td>{one.oauthClientId === undefined ? KIND_TEXT[one.type] : "Connected application"}</td>
+                  <td>
+                    {one.permissions == null ? <Pill tone="warn">everything you may do</Pill> : `${one.permissions.length} permissions`}
+                    {one.resources !== undefined && <span class="small quiet"> · bounded</span>}
+                  </td>
+                  <td>
+                    {one.lastUsedAt === undefined ? <span class="quiet">never</span> : <Time at={one.lastUsedAt} />}
+                    {one.lastUsedIp !== undefined && <div class="small quiet">{one.lastUsedIp}</div>}
+                  </td>
+                  <td>{one.expiresAt === undefined ? <Pill tone="warn">never</Pill> : <Time at={one.expiresAt} />}</td>
+                  <td>
+                    <Status of={one.status} />
+                  </td>
+                  <td class="end">
+                    <Button look="bare" onClick={() => setChosen(one.id)}>
+                      Details
+                    </Button>
+                  </td>
+                </tr>
+              ))}
+            </Table>
+          )}
+        </PagedList>
       </Card>
       {isNew !== "" && (
         <Dialog title="New credential" isWide onClose={() => setNew("", true)}>

@@ -5,10 +5,11 @@ import { useState } from "preact/hooks";
 import { call } from "../../api/client";
 import { useUser } from "../../api/data";
 import { invalidate, useResource } from "../../api/resource";
-import { useFilter } from "../../router/location";
+import { useFilter, usePage } from "../../router/location";
 import { Confirm, Dialog, useAction } from "../../ui/dialog";
 import { Field, Search } from "../../ui/fields";
-import { Button, Card, Empty, Facts, Failure, Loaded, Page, Paging, Pill, Status, Time } from "../../ui/parts";
+import { Button, Card, Empty, Facts, Failure, Page, Pill, Status, Time } from "../../ui/parts";
+import { PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { UserSessions } from "./sessions";
 
@@ -48,11 +49,11 @@ interface ListProps {
 
 function List({ title, kind, columns, load, suspend, resume, more }: ListProps) {
   const [q, setQ] = useFilter("q");
-  const [page, setPage] = useFilter("page", "1");
+  const [page, setPage] = usePage();
   const [chosen, setChosen] = useFilter("chosen");
   const [suspended, setSuspended] = useState<Row | undefined>(undefined);
   const [resumed, setResumed] = useState<Row | undefined>(undefined);
-  const list = useResource(`installation/${kind}/${q}/${page}`, (signal) => load({ page: Number(page) || 1, pageSize: 50, ...(q === "" ? {} : { q }) }, signal), { every: 30_000 });
+  const list = useResource(`installation/${kind}/${q}/${page}`, (signal) => load({ page, pageSize: 50, ...(q === "" ? {} : { q }) }, signal), { every: 30_000 });
   const one = list.data?.rows.find((row) => row.id === chosen);
   return (
     <Page title={title} note="Of the whole installation.">
@@ -60,51 +61,27 @@ function List({ title, kind, columns, load, suspend, resume, more }: ListProps) 
         <Search label={`Search ${kind}`} value={q} onValue={(value) => setQ(value, true)} />
       </div>
       <Card isFlush>
-        <Loaded of={list}>
-          {(data) =>
-            data.rows.length === 0 ? (
-              <Empty icon="search" title="Nothing matches" />
-            ) : (
-              <>
-                <div class="scroll">
-                  <table class="table">
-                    <thead>
-                      <tr>
-                        {columns.map((column) => (
-                          <th scope="col" key={column}>
-                            {column}
-                          </th>
-                        ))}
-                        <th scope="col">Status</th>
-                        <th scope="col">
-                          <span class="unseen">Actions</span>
-                        </th>
-                      </tr>
-                    </thead>
-                    <tbody>
-                      {data.rows.map((row) => (
-                        <tr key={row.id}>
-                          {row.cells.map((cell, index) => (
-                            <td key={columns[index]}>{cell}</td>
-                          ))}
-                          <td>
-                            <Status of={row.status} />
-                          </td>
-                          <td class="end">
-                            <Button look="bare" onClick={() => setChosen(row.id)}>
-                              Details
-                            </Button>
-                          </td>
-                        </tr>
-                      ))}
-                    </tbody>
-                  </table>
-                </div>
-                <Paging page={data.page} totalPages={data.totalPages} total={data.total} onPage={(next) => setPage(String(next))} />
-              </>
-            )
-          }
-        </Loaded>
+        <PagedList of={list} items={(list) => list.rows} empty={<Empty icon="search" title="Nothing matches" />} onPage={setPage}>
+          {(list) => (
+            <Table columns={[...columns, "Status"]} hasActions>
+              {list.map((row) => (
+                <tr key={row.id}>
+                  {row.cells.map((cell, index) => (
+                    <td key={columns[index]}>{cell}</td>
+                  ))}
+                  <td>
+                    <Status of={row.status} />
+                  </td>
+                  <td class="end">
+                    <Button look="bare" onClick={() => setChosen(row.id)}>
+                      Details
+                    </Button>
+                  </td>
+                </tr>
+              ))}
+            </Table>
+          )}
+        </PagedList>
       </Card>
       {one !== undefined && suspended === undefined && resumed === undefined && (
         <Dialog title={one.name} isWide={more !== undefined} onClose={() => setChosen("", true)}>

@@ -5,6 +5,7 @@ import { call } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
 import { useAction } from "../../ui/dialog";
 import { Button, Failure, Loaded, Pill, Time } from "../../ui/parts";
+import { Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 
 export function UserSessions({ user }: { user: string }) {
@@ -28,51 +29,36 @@ export function UserSessions({ user }: { user: string }) {
           sessions.length === 0 ? (
             <p class="quiet">This user is not signed in.</p>
           ) : (
-            <div class="scroll">
-              <table class="table">
-                <thead>
-                  <tr>
-                    <th scope="col">Browser</th>
-                    <th scope="col">Address</th>
-                    <th scope="col">Signed in</th>
-                    <th scope="col">Last used</th>
-                    <th scope="col">
-                      <span class="unseen">Actions</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {sessions.map((one) => (
-                    <tr key={one.id}>
-                      <td>
-                        {one.userAgent ?? <span class="quiet">unknown</span>} {one.current && <Pill>this browser</Pill>}
-                      </td>
-                      <td>{one.ip ?? <span class="quiet">unknown</span>}</td>
-                      <td>
-                        <Time at={one.createdAt} />
-                      </td>
-                      <td>
-                        <Time at={one.lastSeenAt} />
-                      </td>
-                      <td class="end">
-                        {asked === one.id ? (
-                          <div class="buttons">
-                            <Button look="grave" isBusy={isBusy} onClick={() => end(one.id)}>
-                              End now
-                            </Button>
-                            <Button onClick={() => setAsked(undefined)}>Cancel</Button>
-                          </div>
-                        ) : (
-                          <Button look="bare" onClick={() => setAsked(one.id)}>
-                            End
-                          </Button>
-                        )}
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <Table columns={["Browser", "Address", "Signed in", "Last used"]} hasActions>
+              {sessions.map((one) => (
+                <tr key={one.id}>
+                  <td>
+                    {one.userAgent ?? <span class="quiet">unknown</span>} {one.current && <Pill>this browser</Pill>}
+                  </td>
+                  <td>{one.ip ?? <span class="quiet">unknown</span>}</td>
+                  <td>
+                    <Time at={one.createdAt} />
+                  </td>
+                  <td>
+                    <Time at={one.lastSeenAt} />
+                  </td>
+                  <td class="end">
+                    {asked === one.id ? (
+                      <div class="buttons">
+                        <Button look="grave" isBusy={isBusy} onClick={() => end(one.id)}>
+                          End now
+                        </Button>
+                        <Button onClick={() => setAsked(undefined)}>Cancel</Button>
+                      </div>
+                    ) : (
+                      <Button look="bare" onClick={() => setAsked(one.id)}>
+                        End
+                      </Button>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </Table>
           )
         }
       </Loaded>

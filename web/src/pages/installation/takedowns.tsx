@@ -3,19 +3,20 @@
 import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
-import { useFilter } from "../../router/location";
+import { usePage } from "../../router/location";
 import { Confirm, Dialog, useAction } from "../../ui/dialog";
 import { Field } from "../../ui/fields";
-import { Button, Card, Empty, Failure, Loaded, Page, Paging, Time } from "../../ui/parts";
+import { Button, Card, Empty, Failure, Page, Time } from "../../ui/parts";
+import { PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 
 const KEY = "installation/takedowns";
 
 export function OperatorTakedowns() {
-  const [page, setPage] = useFilter("page", "1");
+  const [page, setPage] = usePage();
   const [isOpen, setOpen] = useState(false);
   const [restored, setRestored] = useState<Control<"Takedown"> | undefined>(undefined);
-  const list = useResource(`${KEY}/${page}`, (signal) => call("get", "/api/operator/takedowns", { query: { page: Number(page) || 1, pageSize: 50 }, signal }), { every: 30_000 });
+  const list = useResource(`${KEY}/${page}`, (signal) => call("get", "/api/operator/takedowns", { query: { page, pageSize: 50 }, signal }), { every: 30_000 });
   return (
     <Page
       title="Takedowns"
@@ -27,55 +28,40 @@ export function OperatorTakedowns() {
       }
     >
       <Card isFlush>
-        <Loaded of={list}>
-          {(data) =>
-            data.takedowns.length === 0 ? (
-              <Empty icon="tunnels" title="No address is taken down">
-                <p class="quiet">A takedown affects one host name. To stop all tunnels of a project, suspend the project.</p>
-              </Empty>
-            ) : (
-              <>
-                <div class="scroll">
-                  <table class="table">
-                    <thead>
-                      <tr>
-                        <th scope="col">Host name</th>
-                        <th scope="col">Reason</th>
-                        <th scope="col">Project</th>
-                        <th scope="col">Since</th>
-                        <th scope="col">
-                          <span class="unseen">Actions</span>
-                        </th>
-                      </tr>
-                    </thead>
-                    <tbody>
-                      {data.takedowns.map((one) => (
-                        <tr key={one.hostname}>
-                          <td>
-                            <code>{one.hostname}</code>
-                          </td>
-                          <td>{one.reason}</td>
-                          <td>
-                            <code>{one.projectId}</code>
-                          </td>
-                          <td>
-                            <Time at={one.createdAt} />
-                          </td>
-                          <td class="end">
-                            <Button look="bare" onClick={() => setRestored(one)}>
-                              Restore
-                            </Button>
-                          </td>
-                        </tr>
-                      ))}
-                    </tbody>
-                  </table>
-                </div>
-                <Paging page={data.page} totalPages={data.totalPages} total={data.total} onPage={(next) => setPage(String(next))} />
-              </>
-            )
+        <PagedList
+          of={list}
+          items={(list) => list.takedowns}
+          empty={
+            <Empty icon="tunnels" title="No address is taken down">
+              <p class="quiet">A takedown affects one host name. To stop all tunnels of a project, suspend the project.</p>
+            </Empty>
           }
-        </Loaded>
+          onPage={setPage}
+        >
+          {(list) => (
+            <Table columns={["Host name", "Reason", "Project", "Since"]} hasActions>
+              {list.map((one) => (
+                <tr key={one.hostname}>
+                  <td>
+                    <code>{one.hostname}</code>
+                  </td>
+                  <td>{one.reason}</td>
+                  <td>
+                    <code>{one.projectId}</code>
+                  </td>
+                  <td>
+                    <Time at={one.createdAt} />
+                  </td>
+                  <td class="end">
+                    <Button look="bare" onClick={() => setRestored(one)}>
+                      Restore
+                    </Button>
+                  </td>
+                </tr>
+              ))}
+            </Table>
+          )}
+        </PagedList>
       </Card>
       {isOpen && <TakeDown onClose={() => setOpen(false)} />}
       {restored !== undefined && (

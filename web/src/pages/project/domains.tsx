@@ -8,6 +8,7 @@ import { useFilter } from "../../router/location";
 import { Confirm, Dialog, useAction } from "../../ui/dialog";
 import { Field, Select } from "../../ui/fields";
 import { Button, Card, Code, CopyButton, Empty, Facts, Failure, Loaded, Page, Status, Time } from "../../ui/parts";
+import { Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { Certificate } from "./certificate";
 import { useProjectRights } from "./rights";
@@ -65,41 +66,28 @@ function One({ project, domain, mayWrite }: { project: string; domain: Domain; m
   return (
     <Card title={<>{domain.hostname} <Status of={domain.status} /></>} actions={<span class="small quiet">checked <Time at={domain.lastCheckedAt} /></span>}>
       <p>{STATE_TEXT[domain.status]}</p>
-      <div class="scroll">
-        <table class="table">
-          <thead>
-            <tr>
-              <th scope="col">For</th>
-              <th scope="col">Type</th>
-              <th scope="col">Name</th>
-              <th scope="col">Value</th>
-              <th scope="col">Found</th>
+      <Table columns={["For", "Type", "Name", "Value", "Found"]}>
+        {domain.records.map((record) => {
+          const check = domain.checks.find((one) => one.purpose === record.purpose);
+          return (
+            <tr key={record.purpose + record.name}>
+              <td>{words(record.purpose)}</td>
+              <td>{record.type}</td>
+              <td>
+                <code>{record.name}</code> <CopyButton text={record.name} label={`Copy the name of the ${record.purpose} record`} />
+              </td>
+              <td>
+                <code>{record.value}</code> <CopyButton text={record.value} label={`Copy the value of the ${record.purpose} record`} />
+              </td>
+              <td>
+                {check === undefined ? <Status of="pending" /> : <Status of={check.result} />}
+                {check !== undefined && check.result !== "found" && <div class="small">{check.detail}</div>}
+                {check !== undefined && check.result !== "found" && check.seen.length > 0 && <div class="small quiet">Seen: {check.seen.join(", ")}</div>}
+              </td>
             </tr>
-          </thead>
-          <tbody>
-            {domain.records.map((record) => {
-              const check = domain.checks.find((one) => one.purpose === record.purpose);
-              return (
-                <tr key={record.purpose + record.name}>
-                  <td>{words(record.purpose)}</td>
-                  <td>{record.type}</td>
-                  <td>
-                    <code>{record.name}</code> <CopyButton text={record.name} label={`Copy the name of the ${record.purpose} record`} />
-                  </td>
-                  <td>
-                    <code>{record.value}</code> <CopyButton text={record.value} label={`Copy the value of the ${record.purpose} record`} />
-                  </td>
-                  <td>
-                    {check === undefined ? <Status of="pending" /> : <Status of={check.result} />}
-                    {check !== undefined && check.result !== "found" && <div class="small">{check.detail}</div>}
-                    {check !== undefined && check.result !== "found" && check.seen.length > 0 && <div class="small quiet">Seen: {check.seen.join(", ")}</div>}
-                  </td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
-      </div>
+          );
+        })}
+      </Table>
       <Facts
         rows={[
           ["Certificate", domain.certificate?.source === "uploaded" ? "uploaded" : domain.certificateValidation === "dns_01" ? "validated by DNS" : "validated by TLS (ALPN)"],

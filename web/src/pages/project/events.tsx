@@ -3,10 +3,11 @@
 import { call } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { words } from "../../format/text";
-import { useFilter } from "../../router/location";
+import { useFilter, usePage } from "../../router/location";
 import { Select } from "../../ui/fields";
 import { Dialog } from "../../ui/dialog";
-import { Button, Card, Empty, Json, Loaded, Page, Paging, Pill, Time } from "../../ui/parts";
+import { Button, Card, Empty, Json, Page, Pill, Time } from "../../ui/parts";
+import { PagedList, Table } from "../../ui/table";
 
 const TYPES = ["client.created", "client.deleted", "tunnel.created", "tunnel.deleted", "domain.created", "domain.verified", "domain.warned", "domain.suspended", "domain.released", "domain.deleted"];
 const PAGE_SIZE = 50;
@@ -14,14 +15,14 @@ const PAGE_SIZE = 50;
 export function Events({ project }: { project: string }) {
   const [type, setType] = useFilter("type");
   const [timeline, setTimeline] = useFilter("timeline", "24h");
-  const [page, setPage] = useFilter("page", "1");
+  const [page, setPage] = usePage();
   const [chosen, setChosen] = useFilter("event");
   const events = useResource(
     `project/${project}/events/${type}/${timeline}/${page}`,
     (signal) =>
       call("get", "/api/projects/tunnels/{project_id}/events", {
         path: { project_id: project },
-        query: { pageSize: PAGE_SIZE, page: Number(page) || 1, timeline: timeline as "24h", ...(type === "" ? {} : { eventType: type }) },
+        query: { pageSize: PAGE_SIZE, page, timeline: timeline as "24h", ...(type === "" ? {} : { eventType: type }) },
         signal,
       }),
     { every: 15_000 },
@@ -34,49 +35,28 @@ export function Events({ project }: { project: string }) {
         <Select label="Time" isLabelSeen={false} value={timeline} onValue={setTimeline} options={[{ value: "1h", text: "1 hour" }, { value: "24h", text: "24 hours" }, { value: "3d", text: "3 days" }, { value: "1w", text: "1 week" }, { value: "30d", text: "30 days" }]} />
       </div>
       <Card isFlush>
-        <Loaded of={events}>
-          {(list) =>
-            list.events.length === 0 ? (
-              <Empty icon="audit" title="No events in this time" />
-            ) : (
-              <>
-                <div class="scroll">
-                  <table class="table">
-                    <thead>
-                      <tr>
-                        <th scope="col">Time</th>
-                        <th scope="col">Event</th>
-                        <th scope="col">Object</th>
-                        <th scope="col">
-                          <span class="unseen">Actions</span>
-                        </th>
-                      </tr>
-                    </thead>
-                    <tbody>
-                      {list.events.map((one) => (
-                        <tr key={one.eventId}>
-                          <td>
-                            <Time at={one.createdAt} />
-                          </td>
-                          <td>
-                            <Pill tone={one.eventType.endsWith("deleted") ? "bad" : "good"}>{words(one.eventType)}</Pill>
-                          </td>
-                          <td>{subject(one.payload)}</td>
-                          <td class="end">
-                            <Button look="bare" onClick={() => setChosen(one.eventId)}>
-                              Details
-                            </Button>
-                          </td>
-                        </tr>
-                      ))}
-                    </tbody>
-                  </table>
-                </div>
-                <Paging page={list.page} totalPages={list.totalPages} total={list.total} onPage={(next) => setPage(String(next))} />
-              </>
-            )
-          }
-        </Loaded>
+        <PagedList of={events} items={(list) => list.events} empty={<Empty icon="audit" title="No events in this time" />} onPage={setPage}>
+          {(list) => (
+            <Table columns={["Time", "Event", "Object"]} hasActions>
+              {list.map((one) => (
+                <tr key={one.eventId}>
+                  <td>
+                    <Time at={one.createdAt} />
+                  </td>
+                  <td>
+                    <Pill tone={one.eventType.endsWith("deleted") ? "bad" : "good"}>{words(one.eventType)}</Pill>
+                  </td>
+                  <td>{subject(one.payload)}</td>
+                  <td class="end">
+                    <Button look="bare" onClick={() => setChosen(one.eventId)}>
+                      Details
+                    </Button>
+                  </td>
+                </tr>
+              ))}
+            </Table>
+          )}
+        </PagedList>
       </Card>
       {event !== undefined && (
         <Dialog title={words(event.eventType)} isWide onClose={() => setChosen("", true)}>

@@ -10,6 +10,7 @@ import { useTraffic } from "../../live/use-traffic";
 import { to } from "../../router/match";
 import { ButtonLink, Card, Code, Facts, Failure, Loaded, Page, Pill, Status, Time } from "../../ui/parts";
 import { Spark } from "../../ui/spark";
+import { Table } from "../../ui/table";
 import { nameOf, visitAddress } from "../address";
 import { Publish } from "../publish";
 import { TrafficGraphs } from "../traffic";
@@ -159,39 +160,25 @@ function Busy({ project, live, traffic }: { project: string; live: LiveView; tra
       {rows.length === 0 ? (
         <p class="empty quiet">No tunnel is online.</p>
       ) : (
-        <div class="scroll">
-          <table class="table">
-            <thead>
-              <tr>
-                <th scope="col">Name</th>
-                <th scope="col">Last 15 minutes</th>
-                <th scope="col" class="end">Requests</th>
-                <th scope="col" class="end">Errors</th>
-                <th scope="col" class="end">p50</th>
-                <th scope="col" class="end">p99</th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map(({ tunnel, sum, perMinute }) => (
-                <tr key={tunnel.id}>
-                  <td>
-                    <div class="stack">
-                      <a href={`${base}/tunnels/${encodeURIComponent(tunnel.id ?? "")}`}>{nameOf(tunnel)}</a>
-                      <span class="small quiet cut">{visitAddress(tunnel) ?? "private"}</span>
-                    </div>
-                  </td>
-                  <td>
-                    <Spark values={perMinute} label={`Requests of ${nameOf(tunnel)} per minute`} />
-                  </td>
-                  <td class="end number">{count(sum.requests)}</td>
-                  <td class="end number">{count(sum.errors)}</td>
-                  <td class="end number">{millis(percentile(sum.durations, bounds, 0.5))}</td>
-                  <td class="end number">{millis(percentile(sum.durations, bounds, 0.99))}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table columns={["Name", "Last 15 minutes"]} numbers={["Requests", "Errors", "p50", "p99"]}>
+          {rows.map(({ tunnel, sum, perMinute }) => (
+            <tr key={tunnel.id}>
+              <td>
+                <div class="stack">
+                  <a href={`${base}/tunnels/${encodeURIComponent(tunnel.id ?? "")}`}>{nameOf(tunnel)}</a>
+                  <span class="small quiet cut">{visitAddress(tunnel) ?? "private"}</span>
+                </div>
+              </td>
+              <td>
+                <Spark values={perMinute} label={`Requests of ${nameOf(tunnel)} per minute`} />
+              </td>
+              <td class="end number">{count(sum.requests)}</td>
+              <td class="end number">{count(sum.errors)}</td>
+              <td class="end number">{millis(percentile(sum.durations, bounds, 0.5))}</td>
+              <td class="end number">{millis(percentile(sum.durations, bounds, 0.99))}</td>
+            </tr>
+          ))}
+        </Table>
       )}
     </Card>
   );

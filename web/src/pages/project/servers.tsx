@@ -7,7 +7,8 @@ import { useFilter } from "../../router/location";
 import { to } from "../../router/match";
 import { Confirm, Dialog, useAction } from "../../ui/dialog";
 import { Field, Select } from "../../ui/fields";
-import { Button, ButtonLink, Card, Empty, Failure, Labels, Loaded, Page, Status, Time } from "../../ui/parts";
+import { Button, ButtonLink, Card, Empty, Failure, Labels, Page, Status, Time } from "../../ui/parts";
+import { ItemList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { formatLabels, parseLabels } from "./labels";
 import { useProjectRights } from "./rights";
@@ -45,70 +46,55 @@ export function Servers({ project }: { project: string }) {
       }
     >
       <Card isFlush>
-        <Loaded of={servers}>
-          {(list) =>
-            list.servers.length === 0 ? (
-              <Empty icon="terminal" title="No registered server">
-                <p class="quiet">
-                  <code>svc webtty server</code> also works without registration; a registered server has policies and labels here.
-                </p>
-              </Empty>
-            ) : (
-              <div class="scroll">
-                <table class="table">
-                  <thead>
-                    <tr>
-                      <th scope="col">Name</th>
-                      <th scope="col">Status</th>
-                      <th scope="col">Access</th>
-                      <th scope="col">Sessions</th>
-                      <th scope="col">Labels</th>
-                      <th scope="col">Enrolled</th>
-                      <th scope="col">
-                        <span class="unseen">Actions</span>
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {list.servers.map((one) => (
-                      <tr key={one.id}>
-                        <td>
-                          <div class="stack">
-                            <span>{one.name}</span>
-                            <span class="small quiet">{one.description}</span>
-                          </div>
-                        </td>
-                        <td>
-                          <Status of={one.status} />
-                        </td>
-                        <td>{one.accessPolicy === "restricted" ? "restricted" : "members"}</td>
-                        <td>{one.recordingPolicy}</td>
-                        <td>
-                          <Labels of={one.labels} />
-                        </td>
-                        <td>
-                          <Time at={one.enrolledAt} />
-                        </td>
-                        <td class="end">
-                          {mayWrite && (
-                            <span class="buttons">
-                              <Button look="bare" onClick={() => { setId(one.id, true); setShow("edit"); }}>
-                                Edit
-                              </Button>
-                              <Button look="bare" onClick={() => { setId(one.id, true); setShow("delete"); }}>
-                                Delete
-                              </Button>
-                            </span>
-                          )}
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
-            )
+        <ItemList
+          of={servers}
+          items={(list) => list.servers}
+          empty={
+            <Empty icon="terminal" title="No registered server">
+              <p class="quiet">
+                <code>svc webtty server</code> also works without registration; a registered server has policies and labels here.
+              </p>
+            </Empty>
           }
-        </Loaded>
+        >
+          {(list) => (
+            <Table columns={["Name", "Status", "Access", "Sessions", "Labels", "Enrolled"]} hasActions>
+              {list.map((one) => (
+                <tr key={one.id}>
+                  <td>
+                    <div class="stack">
+                      <span>{one.name}</span>
+                      <span class="small quiet">{one.description}</span>
+                    </div>
+                  </td>
+                  <td>
+                    <Status of={one.status} />
+                  </td>
+                  <td>{one.accessPolicy === "restricted" ? "restricted" : "members"}</td>
+                  <td>{one.recordingPolicy}</td>
+                  <td>
+                    <Labels of={one.labels} />
+                  </td>
+                  <td>
+                    <Time at={one.enrolledAt} />
+                  </td>
+                  <td class="end">
+                    {mayWrite && (
+                      <span class="buttons">
+                        <Button look="bare" onClick={() => { setId(one.id, true); setShow("edit"); }}>
+                          Edit
+                        </Button>
+                        <Button look="bare" onClick={() => { setId(one.id, true); setShow("delete"); }}>
+                          Delete
+                        </Button>
+                      </span>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </Table>
+          )}
+        </ItemList>
       </Card>
       {show === "new" && mayWrite && (
         <Dialog title="Register a server" onClose={close}>

@@ -11,6 +11,7 @@ import { to as path } from "../../router/match";
 import { useNow } from "../../ui/clock";
 import { Day, Select } from "../../ui/fields";
 import { Button, ButtonLink, Card, Empty, Loaded, Page, Status, Tabs, Time } from "../../ui/parts";
+import { Table } from "../../ui/table";
 import { useMemberNames } from "../names";
 import { RecordingSearch } from "./recording-search";
 import { useProjectRights } from "./rights";
@@ -152,48 +153,31 @@ function choices(all: string, names: ReadonlyMap<string, string>, chosen: string
 function Rows({ project, sessions, names, mayRead, onOpen }: ListProps & { sessions: readonly Session[] }) {
   const now = useNow();
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Sessions">
-      <table class="table">
-        <thead>
-          <tr>
-            <th scope="col">Started</th>
-            <th scope="col">Server</th>
-            <th scope="col">User</th>
-            <th scope="col">Command</th>
-            <th scope="col">Duration</th>
-            <th scope="col">State</th>
-            <th scope="col">
-              <span class="unseen">Actions</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {sessions.map((one) => (
-            <tr key={one.id}>
-              <td>
-                <Time at={one.started_at} />
-              </td>
-              <td>{serverOf(one, names)}</td>
-              <td>{personOf(one, names)}</td>
-              <td>{commandOf(one) === undefined ? <span class="quiet">not readable</span> : <code>{commandOf(one)}</code>}</td>
-              <td class="number">{durationOf(one, now) ?? "–"}</td>
-              <td>
-                <Status of={one.status} />
-                <div class="small quiet">{endOf(one)}</div>
-              </td>
-              <td class="end">
-                <span class="buttons">
-                  <SessionLink project={project} session={one} mayRead={mayRead} />
-                  <Button look="bare" aria-label={`Details of the session of ${personOf(one, names)} on ${serverOf(one, names)}`} onClick={() => onOpen(one.id)}>
-                    Details
-                  </Button>
-                </span>
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table label="Sessions" columns={["Started", "Server", "User", "Command", "Duration", "State"]} hasActions>
+      {sessions.map((one) => (
+        <tr key={one.id}>
+          <td>
+            <Time at={one.started_at} />
+          </td>
+          <td>{serverOf(one, names)}</td>
+          <td>{personOf(one, names)}</td>
+          <td>{commandOf(one) === undefined ? <span class="quiet">not readable</span> : <code>{commandOf(one)}</code>}</td>
+          <td class="number">{durationOf(one, now) ?? "–"}</td>
+          <td>
+            <Status of={one.status} />
+            <div class="small quiet">{endOf(one)}</div>
+          </td>
+          <td class="end">
+            <span class="buttons">
+              <SessionLink project={project} session={one} mayRead={mayRead} />
+              <Button look="bare" aria-label={`Details of the session of ${personOf(one, names)} on ${serverOf(one, names)}`} onClick={() => onOpen(one.id)}>
+                Details
+              </Button>
+            </span>
+          </td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 

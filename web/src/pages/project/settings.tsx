@@ -9,6 +9,7 @@ import { navigate } from "../../router/location";
 import { Confirm, Dialog, useAction } from "../../ui/dialog";
 import { Check, Field, Select } from "../../ui/fields";
 import { Button, Card, Code, Empty, Facts, Failure, Loaded, Page, Time } from "../../ui/parts";
+import { ItemList } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { parseList } from "./labels";
 import { useProjectRights } from "./rights";
@@ -178,33 +179,35 @@ function Addresses({ project, mayWrite }: { project: string; mayWrite: boolean }
       }
     >
       {error !== undefined && <Failure error={error} />}
-      <Loaded of={addresses}>
-        {(list) =>
-          list.addresses.length === 0 ? (
-            <Empty icon="tunnels" title="No reserved port">
-              <p class="quiet">A reserved port keeps the public address of a TCP tunnel across restarts.</p>
-            </Empty>
-          ) : (
-            <ul class="plain rows">
-              {list.addresses.map((one) => (
-                <li key={one.id} class="row">
-                  <code>
-                    {one.domain}:{one.port}
-                  </code>
-                  <span class="quiet small">
-                    <Time at={one.createdAt} />
-                  </span>
-                  {mayWrite && (
-                    <Button look="bare" onClick={() => setReleased(one)}>
-                      Release
-                    </Button>
-                  )}
-                </li>
-              ))}
-            </ul>
-          )
+      <ItemList
+        of={addresses}
+        items={(list) => list.addresses}
+        empty={
+          <Empty icon="tunnels" title="No reserved port">
+            <p class="quiet">A reserved port keeps the public address of a TCP tunnel across restarts.</p>
+          </Empty>
         }
-      </Loaded>
+      >
+        {(list) => (
+          <ul class="plain rows">
+            {list.map((one) => (
+              <li key={one.id} class="row">
+                <code>
+                  {one.domain}:{one.port}
+                </code>
+                <span class="quiet small">
+                  <Time at={one.createdAt} />
+                </span>
+                {mayWrite && (
+                  <Button look="bare" onClick={() => setReleased(one)}>
+                    Release
+                  </Button>
+                )}
+              </li>
+            ))}
+          </ul>
+        )}
+      </ItemList>
       {released !== undefined && (
         <Confirm
           title={`Release port ${released.port}`}

@@ -9,6 +9,7 @@ import { successorOf } from "../../live/successor";
 import { navigate, useAddress, useFilter } from "../../router/location";
 import { to, withQuery } from "../../router/match";
 import { Button, ButtonLink, Card, Code, Empty, Facts, Labels, Page, Pill, Skeleton, Status, Tabs, Time } from "../../ui/parts";
+import { Table } from "../../ui/table";
 import { browserLink, dialAddress, nameOf, visitAddress } from "../address";
 import { TrafficGraphs } from "../traffic";
 import { RequestLog } from "./log";
@@ -159,30 +160,18 @@ function Access({ project, tunnel }: { project: string; tunnel: LiveTunnel }) {
   const rules = useMemo(() => accessRules(tunnel, settings.data), [tunnel, settings.data]);
   return (
     <Card isFlush title={sentence(tunnel, settings.data)}>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Rules">
-        <table class="table">
-          <thead>
-            <tr>
-              <th scope="col">Rule</th>
-              <th scope="col">Value</th>
-              <th scope="col">Set by</th>
-              <th scope="col">Change it with</th>
-            </tr>
-          </thead>
-          <tbody>
-            {rules.map((rule) => (
-              <tr key={rule.owner + rule.name}>
-                <td>{rule.name}</td>
-                <td>{rule.value}</td>
-                <td>
-                  <Pill>{rule.owner}</Pill>
-                </td>
-                <td>{rule.owner === "project" ? <a href={`${to("/projects/:id", { id: project })}/settings`}>{rule.change}</a> : <code>{rule.change}</code>}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table label="Rules" columns={["Rule", "Value", "Set by", "Change it with"]}>
+        {rules.map((rule) => (
+          <tr key={rule.owner + rule.name}>
+            <td>{rule.name}</td>
+            <td>{rule.value}</td>
+            <td>
+              <Pill>{rule.owner}</Pill>
+            </td>
+            <td>{rule.owner === "project" ? <a href={`${to("/projects/:id", { id: project })}/settings`}>{rule.change}</a> : <code>{rule.change}</code>}</td>
+          </tr>
+        ))}
+      </Table>
     </Card>
   );
 }

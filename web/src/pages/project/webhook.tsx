@@ -4,11 +4,12 @@ import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
 import { millis, words } from "../../format/text";
-import { navigate, useFilter } from "../../router/location";
+import { navigate, useFilter, usePage } from "../../router/location";
 import { to } from "../../router/match";
 import { Confirm, Dialog, SecretDialog, useAction } from "../../ui/dialog";
 import { Select } from "../../ui/fields";
-import { Button, Card, Empty, Facts, Failure, Json, Loaded, Page, Paging, Status, Time } from "../../ui/parts";
+import { Button, Card, Empty, Facts, Failure, Json, Loaded, Page, Status, Time } from "../../ui/parts";
+import { PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { useProjectRights } from "./rights";
 import { EVENT_TYPES, WebhookForm } from "./webhooks";
@@ -111,14 +112,14 @@ export function WebhookPage({ project, id }: { project: string; id: string }) {
 function Deliveries({ project, webhook, mayWrite }: { project: string; webhook: string; mayWrite: boolean }) {
   const [status, setStatus] = useFilter("status");
   const [type, setType] = useFilter("type");
-  const [page, setPage] = useFilter("page", "1");
+  const [page, setPage] = usePage();
   const [chosen, setChosen] = useFilter("delivery");
   const deliveries = useResource(
     `project/${project}/webhooks/${webhook}/deliveries/${status}/${type}/${page}`,
     (signal) =>
       call("get", "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}/deliveries", {
         path: { project_id: project, webhook_id: webhook },
-        query: { page: Number(page) || 1, pageSize: 50, ...(status === "" ? {} : { status: status as DeliveryStatus }), ...(type === "" ? {} : { eventType: type as Control<"WebhookEventType"> }) },
+        query: { page, pageSize: 50, ...(status === "" ? {} : { status: status as DeliveryStatus }), ...(type === "" ? {} : { eventType: type as Control<"WebhookEventType"> }) },
         signal,
       }),
     { every: 5_000 },
@@ -134,62 +135,46 @@ function Deliveries({ project, webhook, mayWrite }: { project: string; webhook: 
         </span>
       }
     >
-      <Loaded of={deliveries}>
-        {(list) =>
-          list.deliveries.length === 0 ? (
-            <Empty icon="webhooks" title="No deliveries">
-              <p class="quiet">They appear with the next event.</p>
-            </Empty>
-          ) : (
-            <>
-              <div class="scroll">
-                <table class="table">
-                  <thead>
-                    <tr>
-                      <th scope="col">Created</th>
-                      <th scope="col">Event</th>
-                      <th scope="col">Status</th>
-                      <th scope="col">Last response</th>
-                      <th scope="col">Attempts</th>
-                      <th scope="col">
-                        <span class="unseen">Actions</span>
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {list.deliveries.map((one) => (
-                      <tr key={one.id}>
-                        <td>
-                          <Time at={one.createdAt} />
-                        </td>
-                        <td>{words(one.eventType)}</td>
-                        <td>
-                          <Status of={one.status} />
-                          {one.nextAttemptAt !== null && one.status === "retrying" && (
-                            <div class="small quiet">
-                              again <Time at={one.nextAttemptAt} />
-                            </div>
-                          )}
-                        </td>
-                        <td>
-                          {one.lastHttpStatus ?? one.lastError ?? "–"} <span class="quiet small">{millis(one.lastResponseTimeMs ?? undefined)}</span>
-                        </td>
-                        <td class="number">{one.attemptCount}</td>
-                        <td class="end">
-                          <Button look="bare" onClick={() => setChosen(one.id)}>
-                            Details
-                          </Button>
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
-              <Paging page={list.page} totalPages={list.totalPages} total={list.total} onPage={(next) => setPage(String(next))} />
-            </>
-          )
+      <PagedList
+        of={deliveries}
+        items={(list) => list.deliveries}
+        empty={
+          <Empty icon="webhooks" title="No deliveries">
+            <p class="quiet">They appear with the next event.</p>
+          </Empty>
         }
-      </Loaded>
+        onPage={setPage}
+      >
+        {(list) => (
+          <Table columns={["Created", "Event", "Status", "Last response", "Attempts"]} hasActions>
+            {list.map((one) => (
+              <tr key={one.id}>
+                <td>
+                  <Time at={one.createdAt} />
+                </td>
+                <td>{words(one.eventType)}</td>
+                <td>
+                  <Status of={one.status} />
+                  {one.nextAttemptAt !== null && one.status === "retrying" && (
+                    <div class="small quiet">
+                      again <Time at={one.nextAttemptAt} />
+                    </div>
+                  )}
+                </td>
+                <td>
+                  {one.lastHttpStatus ?? one.lastError ?? "–"} <span class="quiet small">{millis(one.lastResponseTimeMs ?? undefined)}</span>
+                </td>
+                <td class="number">{one.attemptCount}</td>
+                <td class="end">
+                  <Button look="bare" onClick={() => setChosen(one.id)}>
+                    Details
+                  </Button>
+                </td>
+              </tr>
+            ))}
+          </Table>
+        )}
+      </PagedList>
       {chosen !== "" && <Delivery project={project} webhook={webhook} id={chosen} mayWrite={mayWrite} onClose={() => setChosen("", true)} />}
     </Card>
   );

@@ -8,7 +8,8 @@ import { useFilter } from "../../router/location";
 import { to } from "../../router/match";
 import { Dialog, SecretDialog, useAction } from "../../ui/dialog";
 import { Check, Field } from "../../ui/fields";
-import { Button, Card, Empty, Failure, Loaded, Page, Status, Time } from "../../ui/parts";
+import { Button, Card, Empty, Failure, Page, Status, Time } from "../../ui/parts";
+import { ItemList, Table } from "../../ui/table";
 import { useProjectRights } from "./rights";
 
 type EventType = Control<"WebhookEventType">;
@@ -39,48 +40,37 @@ export function Webhooks({ project }: { project: string }) {
   return (
     <Page title="Webhooks" note="Signed requests to your own addresses when clients, tunnels and domains change." actions={mayWrite && <Button look="main" icon="plus" onClick={() => setNew("1")}>New webhook</Button>}>
       <Card isFlush>
-        <Loaded of={webhooks}>
-          {(list) =>
-            list.webhooks.length === 0 ? (
-              <Empty icon="webhooks" title="No webhook yet">
-                <p class="quiet">A webhook notifies a chat or a script of yours when a tunnel appears or disappears.</p>
-              </Empty>
-            ) : (
-              <div class="scroll">
-                <table class="table">
-                  <thead>
-                    <tr>
-                      <th scope="col">Name</th>
-                      <th scope="col">Target</th>
-                      <th scope="col">Events</th>
-                      <th scope="col">Status</th>
-                      <th scope="col">Changed</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {list.webhooks.map((one) => (
-                      <tr key={one.id}>
-                        <td>
-                          <a href={`${base}/${encodeURIComponent(one.id)}`}>{one.name}</a>
-                        </td>
-                        <td>
-                          <code>{one.config.url}</code>
-                        </td>
-                        <td>{one.events.length === EVENT_TYPES.length ? "all" : one.events.map(words).join(", ")}</td>
-                        <td>
-                          <Status of={one.failingSince === null ? one.status : "failed"} />
-                        </td>
-                        <td>
-                          <Time at={one.updatedAt} />
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
-            )
+        <ItemList
+          of={webhooks}
+          items={(list) => list.webhooks}
+          empty={
+            <Empty icon="webhooks" title="No webhook yet">
+              <p class="quiet">A webhook notifies a chat or a script of yours when a tunnel appears or disappears.</p>
+            </Empty>
           }
-        </Loaded>
+        >
+          {(list) => (
+            <Table columns={["Name", "Target", "Events", "Status", "Changed"]}>
+              {list.map((one) => (
+                <tr key={one.id}>
+                  <td>
+                    <a href={`${base}/${encodeURIComponent(one.id)}`}>{one.name}</a>
+                  </td>
+                  <td>
+                    <code>{one.config.url}</code>
+                  </td>
+                  <td>{one.events.length === EVENT_TYPES.length ? "all" : one.events.map(words).join(", ")}</td>
+                  <td>
+                    <Status of={one.failingSince === null ? one.status : "failed"} />
+                  </td>
+                  <td>
+                    <Time at={one.updatedAt} />
+                  </td>
+                </tr>
+              ))}
+            </Table>
+          )}
+        </ItemList>
       </Card>
       {isNew !== "" && mayWrite && (
         <Dialog title="New webhook" onClose={() => setNew("", true)}>

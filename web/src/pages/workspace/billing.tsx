@@ -4,16 +4,17 @@ import { call } from "../../api/client";
 import { useProjects } from "../../api/data";
 import { useResource } from "../../api/resource";
 import { price } from "../../format/text";
-import { useFilter } from "../../router/location";
+import { usePage } from "../../router/location";
 import { to } from "../../router/match";
-import { Card, Empty, Facts, Loaded, Page, Paging, Status, Time } from "../../ui/parts";
+import { Card, Empty, Facts, Loaded, Page, Status, Time } from "../../ui/parts";
+import { PagedList } from "../../ui/table";
 
 export function Billing({ workspace }: { workspace: string }) {
   const path = { workspace_id: workspace };
-  const [page, setPage] = useFilter("page", "1");
+  const [page, setPage] = usePage();
   const names = new Map((useProjects().data ?? []).map((one) => [one.id, one.name]));
   const billing = useResource(`workspace/${workspace}/billing`, (signal) => call("get", "/api/workspaces/{workspace_id}/billing", { path, signal }));
-  const invoices = useResource(`workspace/${workspace}/invoices/${page}`, (signal) => call("get", "/api/workspaces/{workspace_id}/billing/invoices", { path, query: { page: Number(page) || 1, pageSize: 20 }, signal }));
+  const invoices = useResource(`workspace/${workspace}/invoices/${page}`, (signal) => call("get", "/api/workspaces/{workspace_id}/billing/invoices", { path, query: { page, pageSize: 20 }, signal }));
   return (
     <Page title="Billing">
       <Card title="Subscription">
@@ -50,42 +51,35 @@ export function Billing({ workspace }: { workspace: string }) {
         </Loaded>
       </Card>
       <Card isFlush title="Invoices">
-        <Loaded of={invoices}>
-          {(list) =>
-            list.invoices.length === 0 ? (
-              <Empty icon="usage" title="No invoice yet" />
-            ) : (
-              <>
-                <ul class="plain rows">
-                  {list.invoices.map((one) => (
-                    <li key={one.id}>
-                      <div class="row">
-                        <span class="stack">
-                          <span>
-                            <Time at={one.periodStart} isRelative={false} /> – <Time at={one.periodEnd} isRelative={false} />
-                          </span>
-                          <code class="quiet">{one.id}</code>
-                        </span>
-                        <span>
-                          <strong class="number">{price(one.total.amountMinor, one.total.currency)}</strong> <Status of={one.status} />
-                        </span>
-                      </div>
-                      {one.lines.map((line) => (
-                        <div key={line.projectId} class="row small quiet">
-                          <span>
-                            {names.get(line.projectId) ?? line.projectId} · {line.plan}
-                          </span>
-                          <span class="number">{price(line.price.amountMinor, line.price.currency)}</span>
-                        </div>
-                      ))}
-                    </li>
+        <PagedList of={invoices} items={(list) => list.invoices} empty={<Empty icon="usage" title="No invoice yet" />} onPage={setPage}>
+          {(list) => (
+            <ul class="plain rows">
+              {list.map((one) => (
+                <li key={one.id}>
+                  <div class="row">
+                    <span class="stack">
+                      <span>
+                        <Time at={one.periodStart} isRelative={false} /> – <Time at={one.periodEnd} isRelative={false} />
+                      </span>
+                      <code class="quiet">{one.id}</code>
+                    </span>
+                    <span>
+                      <strong class="number">{price(one.total.amountMinor, one.total.currency)}</strong> <Status of={one.status} />
+                    </span>
+                  </div>
+                  {one.lines.map((line) => (
+                    <div key={line.projectId} class="row small quiet">
+                      <span>
+                        {names.get(line.projectId) ?? line.projectId} · {line.plan}
+                      </span>
+                      <span class="number">{price(line.price.amountMinor, line.price.currency)}</span>
+                    </div>
                   ))}
-                </ul>
-                <Paging page={list.page} totalPages={list.totalPages} total={list.total} onPage={(next) => setPage(String(next))} />
-              </>
-            )
-          }
-        </Loaded>
+                </li>
+              ))}
+            </ul>
+          )}
+        </PagedList>
       </Card>
     </Page>
   );

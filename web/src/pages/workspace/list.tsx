@@ -8,7 +8,8 @@ import { navigate, useFilter } from "../../router/location";
 import { to } from "../../router/match";
 import { Dialog, useAction } from "../../ui/dialog";
 import { Field } from "../../ui/fields";
-import { Button, Card, Empty, Failure, Loaded, Page, Status, Time } from "../../ui/parts";
+import { Button, Card, Empty, Failure, Page, Status, Time } from "../../ui/parts";
+import { ItemList, Table } from "../../ui/table";
 
 export function Workspaces() {
   const workspaces = useWorkspaces();
@@ -16,44 +17,27 @@ export function Workspaces() {
   return (
     <Page title="Workspaces" note="People who share projects." actions={<Button look="main" icon="plus" onClick={() => setNew("1")}>New workspace</Button>}>
       <Card isFlush>
-        <Loaded of={workspaces}>
-          {(list) =>
-            list.length === 0 ? (
-              <Empty icon="members" title="No workspace yet" />
-            ) : (
-              <div class="scroll">
-                <table class="table">
-                  <thead>
-                    <tr>
-                      <th scope="col">Name</th>
-                      <th scope="col">Your role</th>
-                      <th scope="col">Kind</th>
-                      <th scope="col">Joined</th>
-                      <th scope="col">Status</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {list.map((one) => (
-                      <tr key={one.id}>
-                        <td>
-                          <a href={to("/workspaces/:id", { id: one.id })}>{one.name}</a>
-                        </td>
-                        <td>{one.membership.role}</td>
-                        <td>{one.type}</td>
-                        <td>
-                          <Time at={one.membership.joinedAt} />
-                        </td>
-                        <td>
-                          <Status of={one.status} />
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
-              </div>
-            )
-          }
-        </Loaded>
+        <ItemList of={workspaces} items={(list) => list} empty={<Empty icon="members" title="No workspace yet" />}>
+          {(list) => (
+            <Table columns={["Name", "Your role", "Kind", "Joined", "Status"]}>
+              {list.map((one) => (
+                <tr key={one.id}>
+                  <td>
+                    <a href={to("/workspaces/:id", { id: one.id })}>{one.name}</a>
+                  </td>
+                  <td>{one.membership.role}</td>
+                  <td>{one.type}</td>
+                  <td>
+                    <Time at={one.membership.joinedAt} />
+                  </td>
+                  <td>
+                    <Status of={one.status} />
+                  </td>
+                </tr>
+              ))}
+            </Table>
+          )}
+        </ItemList>
       </Card>
       {isNew !== "" && <NewWorkspace onClose={() => setNew("", true)} />}
     </Page>

@@ -6,10 +6,11 @@ import { useRights, useUser } from "../../api/data";
 import { invalidate, useResource } from "../../api/resource";
 import { givable, isRole, may, type Permission, type Role, ROLE_TEXT, ROLES } from "../../api/roles";
 import { PERMISSIONS } from "../../generated/permissions";
-import { useFilter, navigate } from "../../router/location";
+import { useFilter, navigate, usePage } from "../../router/location";
 import { Confirm, Dialog, SecretDialog, useAction } from "../../ui/dialog";
 import { Field, Search, Select } from "../../ui/fields";
-import { Button, Card, Empty, Failure, Loaded, Page, Paging, Status, Time } from "../../ui/parts";
+import { Button, Card, Empty, Failure, Page, Status, Time } from "../../ui/parts";
+import { ItemList, PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 
 type Member = Control<"Member">;
@@ -50,12 +51,12 @@ export function Members({ workspace }: { workspace: string }) {
 
 function MemberList({ workspace, role, mayManage }: { workspace: string; role: Role | undefined; mayManage: boolean }) {
   const [q, setQ] = useFilter("q");
-  const [page, setPage] = useFilter("page", "1");
+  const [page, setPage] = usePage();
   const [removed, setRemoved] = useState<Member | undefined>(undefined);
   const user = useUser().data;
   const members = useResource(
     `workspace/${workspace}/members/${q}/${page}`,
-    (signal) => call("get", "/api/workspaces/{workspace_id}/members", { path: { workspace_id: workspace }, query: { page: Number(page) || 1, pageSize: 50, ...(q === "" ? {} : { q }) }, signal }),
+    (signal) => call("get", "/api/workspaces/{workspace_id}/members", { path: { workspace_id: workspace }, query: { page, pageSize: 50, ...(q === "" ? {} : { q }) }, signal }),
     { every: 15_000 },
   );
   return (
@@ -64,33 +65,15 @@ function MemberList({ workspace, role, mayManage }: { workspace: string; role: R
         <Search label="Search members" value={q} onValue={(value) => setQ(value, true)} />
       </div>
       <Card isFlush>
-        <Loaded of={members}>
+        <PagedList of={members} items={(list) => list.members} empty={<Empty icon="search" title="Nothing matches" />} onPage={setPage}>
           {(list) => (
-            <>
-              <div class="scroll">
-                <table class="table">
-                  <thead>
-                    <tr>
-                      <th scope="col">Person</th>
-                      <th scope="col">Role</th>
-                      <th scope="col">Status</th>
-                      <th scope="col">Joined</th>
-                      <th scope="col">
-                        <span class="unseen">Actions</span>
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {list.members.map((one) => (
-                      <MemberRow key={one.id} workspace={workspace} member={one} isSelf={one.id === user?.id} role={role} mayManage={mayManage} onRemove={() => setRemoved(one)} />
-                    ))}
-                  </tbody>
-                </table>
-              </div>
-              <Paging page={list.page} totalPages={list.totalPages} total={list.total} onPage={(next) => setPage(String(next))} />
-            </>
+            <Table columns={["Person", "Role", "Status", "Joined"]} hasActions>
+              {list.map((one) => (
+                <MemberRow key={one.id} workspace={workspace} member={one} isSelf={one.id === user?.id} role={role} mayManage={mayManage} onRemove={() => setRemoved(one)} />
+              ))}
+            </Table>
           )}
-        </Loaded>
+        </PagedList>
       </Card>
       {removed !== undefined && (
         <Confirm
@@ -175,34 +158,30 @@ function Invitations({ workspace }: { workspace: string }) {
   );
   return (
     <Card isFlush title="Invitations">
-      <Loaded of={invitations}>
-        {(list) =>
-          list.invitations.length === 0 ? (
-            <Empty icon="members" title="No invitation" />
-          ) : (
-            <ul class="plain rows">
-              {list.invitations.map((one) => (
-                <li key={one.id} class="row">
-                  <span class="stack">
-                    <span>{one.email}</span>
-                    <span class="small quiet">
-                      {one.role} · sent <Time at={one.createdAt} /> · ends <Time at={one.expiresAt} />
-                    </span>
+      <ItemList of={invitations} items={(list) => list.invitations} empty={<Empty icon="members" title="No invitation" />}>
+        {(list) => (
+          <ul class="plain rows">
+            {list.map((one) => (
+              <li key={one.id} class="row">
+                <span class="stack">
+                  <span>{one.email}</span>
+                  <span class="small quiet">
+                    {one.role} · sent <Time at={one.createdAt} /> · ends <Time at={one.expiresAt} />
                   </span>
-                  <span>
-                    <Status of={one.status} />
-                    {one.status === "pending" && (
-                      <Button look="bare" onClick={() => setRevoked(one)}>
-                        Revoke
-                      </Button>
-                    )}
-                  </span>
-                </li>
-              ))}
-            </ul>
-          )
-        }
-      </Loaded>
+                </span>
+                <span>
+                  <Status of={one.status} />
+                  {one.status === "pending" && (
+                    <Button look="bare" onClick={() => setRevoked(one)}>
+                      Revoke
+                    </Button>
+                  )}
+                </span>
+              </li>
+            ))}
+          </ul>
+        )}
+      </ItemList>
       {revoked !== undefined && (
         <Confirm
           title={`Revoke the invitation of ${revoked.email}`}
@@ -255,34 +234,20 @@ function Invite({ workspace, role, onSent, onClose }: { workspace: string; role:
 
 function RoleTable() {
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Permissions by role">
-      <table class="table">
-        <thead>
-          <tr>
-            <th scope="col">Permission</th>
-            {ROLES.map((role) => (
-              <th scope="col" key={role}>
-                {role}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {PERMISSIONS.map((one) => (
-            <tr key={one.name}>
-              <th scope="row">
-                <div class="stack">
-                  <code>{one.name}</code>
-                  <span class="small quiet">{one.description}</span>
-                </div>
-              </th>
-              {ROLES.map((role) => (
-                <td key={role}>{may(role, one.name as Permission) ? "yes" : "–"}</td>
-              ))}
-            </tr>
+    <Table label="Permissions by role" columns={["Permission", ...ROLES]}>
+      {PERMISSIONS.map((one) => (
+        <tr key={one.name}>
+          <th scope="row">
+            <div class="stack">
+              <code>{one.name}</code>
+              <span class="small quiet">{one.description}</span>
+            </div>
+          </th>
+          {ROLES.map((role) => (
+            <td key={role}>{may(role, one.name as Permission) ? "yes" : "–"}</td>
           ))}
-        </tbody>
-      </table>
-    </div>
+        </tr>
+      ))}
+    </Table>
   );
 }
