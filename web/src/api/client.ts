@@ -101,6 +101,7 @@ export async function request(verb: Verb, pattern: string, options: PlainOptions
   }
 }
 
+/** The address of an operation. Parameters of the query without a value are left out. */
 export function address(pattern: string, path: Record<string, unknown> = {}, query: Record<string, unknown> = {}): string {
   const filled = pattern.replace(/\{([a-z_]+)\}/g, (_, name: string) => encodeURIComponent(String(path[name] ?? "")));
   const search = new URLSearchParams();

@@ -45,9 +45,9 @@ export function useLog(project: string, choice: LogChoice, isFollowing: boolean)
       query: {
         pageSize: PAGE_SIZE,
         ...more,
-        ...(choice.q === "" ? {} : { q: choice.q }),
-        ...(choice.outcome === "" ? {} : { outcome: choice.outcome as Outcome }),
-        ...(choice.tunnel === "" ? {} : { tunnelId: choice.tunnel }),
+        q: choice.q,
+        outcome: choice.outcome as Outcome,
+        tunnelId: choice.tunnel,
         ...(choice.reference === "" ? { timeline: (choice.timeline === "" ? "24h" : choice.timeline) as Timeline } : { streamId: choice.reference }),
       },
       signal,

@@ -26,7 +26,7 @@ export function Credentials() {
   const [secret, setSecret] = useState<string | undefined>(undefined);
   const list = useResource(`credentials/${q}/${type}/${status}/${page}`, (signal) =>
     call("get", "/api/credentials", {
-      query: { order: "desc", page, pageSize: 50, ...(q === "" ? {} : { q }), ...(type === "" ? {} : { type: type as Credential["type"] }), ...(status === "" ? {} : { status: status as Credential["status"] }) },
+      query: { order: "desc", page, pageSize: 50, q, type: type as Credential["type"], status: status as Credential["status"] },
       signal,
     }),
   );

@@ -33,7 +33,7 @@ interface Paged {
 interface Query {
   readonly page: number;
   readonly pageSize: number;
-  readonly q?: string;
+  readonly q: string;
 }
 
 interface ListProps {
@@ -53,7 +53,7 @@ function List({ title, kind, columns, load, suspend, resume, more }: ListProps) 
   const [chosen, setChosen] = useFilter("chosen");
   const [suspended, setSuspended] = useState<Row | undefined>(undefined);
   const [resumed, setResumed] = useState<Row | undefined>(undefined);
-  const list = useResource(`installation/${kind}/${q}/${page}`, (signal) => load({ page, pageSize: 50, ...(q === "" ? {} : { q }) }, signal), { every: 30_000 });
+  const list = useResource(`installation/${kind}/${q}/${page}`, (signal) => load({ page, pageSize: 50, q }, signal), { every: 30_000 });
   const one = list.data?.rows.find((row) => row.id === chosen);
   return (
     <Page title={title} note="Of the whole installation.">
@@ -61,10 +61,10 @@ function List({ title, kind, columns, load, suspend, resume, more }: ListProps) 
         <Search label={`Search ${kind}`} value={q} onValue={(value) => setQ(value, true)} />
       </div>
       <Card isFlush>
-        <PagedList of={list} items={(list) => list.rows} empty={<Empty icon="search" title="Nothing matches" />} onPage={setPage}>
-          {(list) => (
+        <PagedList of={list} items={(data) => data.rows} empty={<Empty icon="search" title="Nothing matches" />} onPage={setPage}>
+          {(rows) => (
             <Table columns={[...columns, "Status"]} hasActions>
-              {list.map((row) => (
+              {rows.map((row) => (
                 <tr key={row.id}>
                   {row.cells.map((cell, index) => (
                     <td key={columns[index]}>{cell}</td>

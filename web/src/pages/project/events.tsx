@@ -8,8 +8,8 @@ import { Select } from "../../ui/fields";
 import { Dialog } from "../../ui/dialog";
 import { Button, Card, Empty, Json, Page, Pill, Time } from "../../ui/parts";
 import { PagedList, Table } from "../../ui/table";
+import { EVENT_TYPES } from "./webhooks";
 
-const TYPES = ["client.created", "client.deleted", "tunnel.created", "tunnel.deleted", "domain.created", "domain.verified", "domain.warned", "domain.suspended", "domain.released", "domain.deleted"];
 const PAGE_SIZE = 50;
 
 export function Events({ project }: { project: string }) {
@@ -22,7 +22,7 @@ export function Events({ project }: { project: string }) {
     (signal) =>
       call("get", "/api/projects/tunnels/{project_id}/events", {
         path: { project_id: project },
-        query: { pageSize: PAGE_SIZE, page, timeline: timeline as "24h", ...(type === "" ? {} : { eventType: type }) },
+        query: { pageSize: PAGE_SIZE, page, timeline: timeline as "24h", eventType: type },
         signal,
       }),
     { every: 15_000 },
@@ -31,7 +31,7 @@ export function Events({ project }: { project: string }) {
   return (
     <Page title="Events" note="Agents, tunnels and domains that came and went, as webhooks receive them.">
       <div class="bar">
-        <Select label="Type" isLabelSeen={false} value={type} onValue={setType} options={[{ value: "", text: "All types" }, ...TYPES.map((value) => ({ value, text: words(value) }))]} />
+        <Select label="Type" isLabelSeen={false} value={type} onValue={setType} options={[{ value: "", text: "All types" }, ...EVENT_TYPES.map((value) => ({ value, text: words(value) }))]} />
         <Select label="Time" isLabelSeen={false} value={timeline} onValue={setTimeline} options={[{ value: "1h", text: "1 hour" }, { value: "24h", text: "24 hours" }, { value: "3d", text: "3 days" }, { value: "1w", text: "1 week" }, { value: "30d", text: "30 days" }]} />
       </div>
       <Card isFlush>

@@ -12,7 +12,7 @@ import { Button, Card, Empty, Facts, Failure, Json, Loaded, Page, Status, Time }
 import { PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { useProjectRights } from "./rights";
-import { EVENT_TYPES, WebhookForm } from "./webhooks";
+import { EVENT_TYPES, type EventType, WebhookForm } from "./webhooks";
 
 type DeliveryStatus = Control<"WebhookDeliveryStatus">;
 const STATUSES: readonly DeliveryStatus[] = ["pending", "delivering", "retrying", "succeeded", "failed", "canceled"];
@@ -119,7 +119,7 @@ function Deliveries({ project, webhook, mayWrite }: { project: string; webhook: 
     (signal) =>
       call("get", "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}/deliveries", {
         path: { project_id: project, webhook_id: webhook },
-        query: { page, pageSize: 50, ...(status === "" ? {} : { status: status as DeliveryStatus }), ...(type === "" ? {} : { eventType: type as Control<"WebhookEventType"> }) },
+        query: { page, pageSize: 50, status: status as DeliveryStatus, eventType: type as EventType },
         signal,
       }),
     { every: 5_000 },

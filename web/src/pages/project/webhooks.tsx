@@ -12,7 +12,7 @@ import { Button, Card, Empty, Failure, Page, Status, Time } from "../../ui/parts
 import { ItemList, Table } from "../../ui/table";
 import { useProjectRights } from "./rights";
 
-type EventType = Control<"WebhookEventType">;
+export type EventType = Control<"WebhookEventType">;
 
 export const EVENT_TYPES: readonly EventType[] = [
   "client.created",

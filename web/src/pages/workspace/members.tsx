@@ -56,7 +56,7 @@ function MemberList({ workspace, role, mayManage }: { workspace: string; role: R
   const user = useUser().data;
   const members = useResource(
     `workspace/${workspace}/members/${q}/${page}`,
-    (signal) => call("get", "/api/workspaces/{workspace_id}/members", { path: { workspace_id: workspace }, query: { page, pageSize: 50, ...(q === "" ? {} : { q }) }, signal }),
+    (signal) => call("get", "/api/workspaces/{workspace_id}/members", { path: { workspace_id: workspace }, query: { page, pageSize: 50, q }, signal }),
     { every: 15_000 },
   );
   return (
