@@ -104,39 +104,42 @@ function RulesForm({ project, settings, mayWrite }: { project: string; settings:
       toast("The settings are saved. They apply to new connections immediately.");
     });
   return (
-    <form
-      class="form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        save();
-      }}
-    >
-      <fieldset class="form" disabled={!mayWrite}>
-        <Select
-          label="Public access"
-          value={policy}
-          onValue={setPolicy}
-          options={[
-            { value: "allowed", text: "Allowed: the tunnel decides" },
-            { value: "auth-required", text: "Only with a proof: sign-in, token, certificate or password" },
-            { value: "forbidden", text: "Forbidden: only private tunnels" },
-          ]}
-        />
-        <Check label="TCP tunnels may be published" isChecked={isTcp} onChange={setTcp} />
-        <Field label="Trusted addresses" name="trustedIps" value={trusted} onValue={setTrusted} error={error} rows={3} hint="Addresses and networks, such as 192.0.2.0/24. Empty: all." />
-        <Select label="Countries" value={geo} onValue={(value) => setGeo(value as Geo)} options={[{ value: "", text: "All" }, { value: "allow", text: "Only these" }, { value: "deny", text: "All but these" }]} />
-        {geo !== "" && <Field label="Codes of countries" name="geoIp" value={countries} onValue={setCountries} error={error} hint="Two letters each, such as DE, FR." />}
-        <Select label="Minimum TLS version" value={tls} onValue={setTls} options={[{ value: "", text: "As the engine" }, { value: "tls1.2", text: "TLS 1.2" }, { value: "tls1.3", text: "TLS 1.3" }]} />
-      </fieldset>
-      {error !== undefined && <Failure error={error} />}
-      {mayWrite && (
-        <div class="buttons">
-          <Button type="submit" look="main" isBusy={isBusy}>
-            Save
-          </Button>
-          <Button onClick={() => setResetting(true)}>Reset all</Button>
-        </div>
-      )}
+    <>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          save();
+        }}
+      >
+        <fieldset class="form" disabled={!mayWrite}>
+          <Select
+            label="Public access"
+            value={policy}
+            onValue={setPolicy}
+            options={[
+              { value: "allowed", text: "Allowed: the tunnel decides" },
+              { value: "auth-required", text: "Only with a proof: sign-in, token, certificate or password" },
+              { value: "forbidden", text: "Forbidden: only private tunnels" },
+            ]}
+          />
+          <Check label="TCP tunnels may be published" isChecked={isTcp} onChange={setTcp} />
+          <Field label="Trusted addresses" name="trustedIps" value={trusted} onValue={setTrusted} error={error} rows={3} hint="Addresses and networks, such as 192.0.2.0/24. Empty: all." />
+          <Select label="Countries" value={geo} onValue={(value) => setGeo(value as Geo)} options={[{ value: "", text: "All" }, { value: "allow", text: "Only these" }, { value: "deny", text: "All but these" }]} />
+          {geo !== "" && <Field label="Codes of countries" name="geoIp" value={countries} onValue={setCountries} error={error} hint="Two letters each, such as DE, FR." />}
+          <Select label="Minimum TLS version" value={tls} onValue={setTls} options={[{ value: "", text: "As the engine" }, { value: "tls1.2", text: "TLS 1.2" }, { value: "tls1.3", text: "TLS 1.3" }]} />
+        </fieldset>
+        {error !== undefined && <Failure error={error} />}
+        {mayWrite && (
+          <div class="buttons">
+            <Button type="submit" look="main" isBusy={isBusy}>
+              Save
+            </Button>
+            <Button onClick={() => setResetting(true)}>Reset all</Button>
+          </div>
+        )}
+      </form>
+      {/* Outside the form: a submit event in it would also save. */}
       {isResetting && (
         <Confirm
           title="Reset the settings"
@@ -151,7 +154,7 @@ function RulesForm({ project, settings, mayWrite }: { project: string; settings:
           All rules for visitors return to their defaults: public access is allowed from everywhere.
         </Confirm>
       )}
-    </form>
+    </>
   );
 }
 
