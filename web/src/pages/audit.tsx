@@ -7,7 +7,7 @@ import { type Resource, useResource } from "../api/resource";
 import { count, words } from "../format/text";
 import { navigate, useAddress, useFilter, usePage } from "../router/location";
 import { withQuery } from "../router/match";
-import { useAction } from "../ui/dialog";
+import { useAction } from "../ui/action";
 import { Day, Search, Select } from "../ui/fields";
 import { Button, Card, Empty, Failure, Json, Loaded, Page, Time } from "../ui/parts";
 import { save } from "../ui/save";

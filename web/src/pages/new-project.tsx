@@ -9,9 +9,9 @@ import { may, isRole } from "../api/roles";
 import { price } from "../format/text";
 import { navigate } from "../router/location";
 import { to } from "../router/match";
-import { useAction } from "../ui/dialog";
 import { Field, Select } from "../ui/fields";
-import { Button, Failure, Loaded } from "../ui/parts";
+import { Form } from "../ui/form";
+import { Loaded } from "../ui/parts";
 import { toast } from "../ui/toasts";
 
 export function NewProject({ workspaces, onDone }: { workspaces: readonly Workspace[]; onDone?: () => void }) {
@@ -21,12 +21,12 @@ export function NewProject({ workspaces, onDone }: { workspaces: readonly Worksp
   return (
     <>
       {allowed.length > 1 && <Select label="Workspace" value={workspace} options={allowed.map((one) => ({ value: one.id, text: one.name }))} onValue={setWorkspace} />}
-      <Form key={workspace} workspace={workspace} onDone={onDone} />
+      <ProjectForm key={workspace} workspace={workspace} onDone={onDone} />
     </>
   );
 }
 
-function Form({ workspace, onDone }: { workspace: string; onDone: (() => void) | undefined }) {
+function ProjectForm({ workspace, onDone }: { workspace: string; onDone: (() => void) | undefined }) {
   const plans = useResource(`workspace/${workspace}/plans`, (signal) =>
     call("get", "/api/workspaces/{workspace_id}/projects/tunnels/plan/config", { path: { workspace_id: workspace }, signal }),
   );
@@ -39,36 +39,35 @@ function Choice({ workspace, config, onChanged, onDone }: { workspace: string; c
   const plan = config.plans.find((one) => one.plan === planName) ?? config.plans[0];
   const places = (plan?.providers ?? []).flatMap(({ provider, regions }) => regions.map(({ region, recommended }) => ({ provider, region, recommended })));
   const [placeIndex, setPlace] = useState(0);
-  const { isBusy, error, run } = useAction();
   // One key for each form, so that a repeated click or a lost response creates one project.
   const key = useRef(crypto.getRandomValues(new Uint32Array(4)).join("-"));
   if (plan === undefined) return <p>No plan is available in this workspace.</p>;
   const place = places[placeIndex] ?? places.find((one) => one.recommended) ?? places[0];
   const { billingAction: action, billingImpact: impact } = plan;
   return (
-    <form
-      class="form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (place === undefined || !plan.available) return;
-        run(async () => {
-          const project = await create(workspace, {
-            name: name.trim(),
-            plan: plan.plan,
-            provider: place.provider,
-            region: place.region,
-            creationFingerprint: plan.creationFingerprint,
-            idempotencyKey: key.current,
-          });
-          if (project === undefined) return;
-          invalidate("projects");
-          toast(`The project ${project.name} is created.`);
-          onDone?.();
-          navigate(to("/projects/:id", { id: project.id }));
+    <Form
+      verb={action.submitLabel}
+      look="main"
+      isReady={plan.available && place !== undefined}
+      onRetry={onChanged}
+      onSubmit={async () => {
+        if (place === undefined) return;
+        const project = await create(workspace, {
+          name: name.trim(),
+          plan: plan.plan,
+          provider: place.provider,
+          region: place.region,
+          creationFingerprint: plan.creationFingerprint,
+          idempotencyKey: key.current,
         });
+        if (project === undefined) return;
+        invalidate("projects");
+        toast(`The project ${project.name} is created.`);
+        onDone?.();
+        navigate(to("/projects/:id", { id: project.id }));
       }}
     >
-      <Field label="Name" name="name" value={name} onValue={setName} error={error} maxLength={64} isRequired placeholder="my project" />
+      <Field label="Name" name="name" value={name} onValue={setName} maxLength={64} isRequired placeholder="my project" />
       <Select
         label="Plan"
         value={plan.plan}
@@ -86,13 +85,7 @@ function Choice({ workspace, config, onChanged, onDone }: { workspace: string; c
       ) : (
         <div class="note is-warn">{plan.unavailableReason ?? "This plan is not available."}</div>
       )}
-      {error !== undefined && <Failure error={error} onRetry={onChanged} />}
-      <div class="buttons">
-        <Button type="submit" look="main" isBusy={isBusy || !plan.available || place === undefined}>
-          {action.submitLabel}
-        </Button>
-      </div>
-    </form>
+    </Form>
   );
 }
 

@@ -8,7 +8,7 @@ import type { Tunnel } from "../live/objects";
 import { useLive } from "../live/project";
 import { useFilter } from "../router/location";
 import { to } from "../router/match";
-import { useAction } from "../ui/dialog";
+import { useAction } from "../ui/action";
 import { Field, Select } from "../ui/fields";
 import { Button, ButtonLink, Card, Code, CopyButton, Failure, Loaded, Page, Pill } from "../ui/parts";
 import { QrCode } from "../ui/qr";

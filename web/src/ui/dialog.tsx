@@ -2,9 +2,8 @@
 
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { ApiError, unreachable } from "../api/problem";
-import { invalidate, ROLES_KEY } from "../api/resource";
-import { Button, CopyButton, Failure } from "./parts";
+import { Form } from "./form";
+import { Button, CopyButton } from "./parts";
 import { toast } from "./toasts";
 
 interface DialogProps {
@@ -66,25 +65,6 @@ function focusWhenLoaded(dialog: HTMLDialogElement): () => void {
   return () => observer.disconnect();
 }
 
-/** The state of an action: it runs once at a time, and its failure stays in place. */
-export function useAction(): { isBusy: boolean; error: ApiError | undefined; run: (action: () => Promise<void>) => void } {
-  const [isBusy, setBusy] = useState(false);
-  const [error, setError] = useState<ApiError | undefined>(undefined);
-  const run = (action: () => Promise<void>) => {
-    if (isBusy) return;
-    setBusy(true);
-    setError(undefined);
-    action()
-      .catch((thrown: unknown) => {
-        const failure = thrown instanceof ApiError ? thrown : unreachable();
-        if (failure.status === 403) invalidate(ROLES_KEY);
-        setError(failure);
-      })
-      .finally(() => setBusy(false));
-  };
-  return { isBusy, error, run };
-}
-
 interface ConfirmProps {
   title: string;
   /** Label of the button that does it. */
@@ -99,22 +79,19 @@ interface ConfirmProps {
 
 /** Asks before an action that takes something away. */
 export function Confirm({ title, verb, typed, done, action, onClose, children }: ConfirmProps) {
-  const { isBusy, error, run } = useAction();
   const [text, setText] = useState("");
   const id = useId();
-  const isReady = typed === undefined || text === typed;
   return (
     <Dialog title={title} onClose={onClose}>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (!isReady) return;
-          run(async () => {
-            await action();
-            toast(done);
-            onClose();
-          });
+      <Form
+        verb={verb}
+        look="grave"
+        isReady={typed === undefined || text === typed}
+        onClose={onClose}
+        onSubmit={async () => {
+          await action();
+          toast(done);
+          onClose();
         }}
       >
         <div>{children}</div>
@@ -126,14 +103,7 @@ export function Confirm({ title, verb, typed, done, action, onClose, children }:
             <input id={id} class="input" autocomplete="off" value={text} onInput={(event) => setText(event.currentTarget.value)} />
           </div>
         )}
-        {error !== undefined && <Failure error={error} />}
-        <div class="buttons">
-          <Button type="submit" look="grave" isBusy={isBusy || !isReady}>
-            {verb}
-          </Button>
-          <Button onClick={onClose}>Cancel</Button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }

@@ -1,17 +1,15 @@
 // Fields with their labels, hints and errors.
 
 import type { ComponentChildren } from "preact";
-import { useId } from "preact/hooks";
-import type { ApiError } from "../api/problem";
+import { useContext, useId } from "preact/hooks";
+import { FormError } from "./form";
 
 interface FieldProps {
   label: string;
   value: string;
   onValue: (value: string) => void;
   hint?: ComponentChildren;
-  /** A refusal by the server that names this field. */
-  error?: ApiError | undefined;
-  /** The name of the field in the API. */
+  /** The name of the field in the API, by which a failure of the form names it. */
   name?: string;
   type?: "text" | "email" | "url" | "number" | "date";
   placeholder?: string;
@@ -21,8 +19,9 @@ interface FieldProps {
   rows?: number;
 }
 
-export function Field({ label, value, onValue, hint, error, name, type = "text", placeholder, maxLength, isRequired = false, rows }: FieldProps) {
+export function Field({ label, value, onValue, hint, name, type = "text", placeholder, maxLength, isRequired = false, rows }: FieldProps) {
   const id = useId();
+  const error = useContext(FormError);
   const isRefused = error !== undefined && name !== undefined && (error.field === name || error.field?.endsWith(`.${name}`) === true);
   const shared = {
     id,

@@ -5,9 +5,9 @@ import { call, type Control } from "../../api/client";
 import { useProjects } from "../../api/data";
 import { invalidate, useResource } from "../../api/resource";
 import type { Permission } from "../../api/roles";
-import { useAction } from "../../ui/dialog";
 import { Field, Select } from "../../ui/fields";
-import { Button, Failure, Skeleton } from "../../ui/parts";
+import { Form } from "../../ui/form";
+import { Failure, Skeleton } from "../../ui/parts";
 import { type BoundaryChoice, NO_BOUNDARY, parseResources, resources } from "./boundary";
 import { BoundaryPicker, PermissionPicker } from "./picker";
 import { PRESETS } from "./presets";
@@ -32,35 +32,33 @@ export function NewCredential({ onIssued, onClose }: { onIssued: (issued: Contro
   const [boundary, setBoundary] = useState<BoundaryChoice>(NO_BOUNDARY);
   const [json, setJson] = useState<string | undefined>(undefined);
   const written = json === undefined ? { value: resources(boundary) } : parseResources(json);
-  const { isBusy, error, run } = useAction();
   const key = type === "app" ? "publicKeyPem" : type === "mtls" ? "certificatePem" : type === "ca" ? "issuerPem" : undefined;
-  const save = () =>
-    run(async () => {
-      if (written.error !== undefined) return;
-      const limits = written.value;
-      const issued = await call("post", "/api/credentials", {
-        body: {
-          type: (type === "ca" ? "mtls" : type) as Control<"CredentialKind">,
-          name: name.trim(),
-          permissions: chosen === undefined ? null : [...chosen],
-          ...(days === "" ? {} : { expiresAt: new Date(Date.now() + Number(days) * 86_400_000).toISOString() }),
-          ...(limits === undefined ? {} : { resources: limits }),
-          ...(key === undefined ? {} : { [key]: pem }),
-        },
-      });
-      invalidate("credentials");
-      onIssued(issued);
+  const save = async () => {
+    if (written.error !== undefined) return;
+    const limits = written.value;
+    const issued = await call("post", "/api/credentials", {
+      body: {
+        type: (type === "ca" ? "mtls" : type) as Control<"CredentialKind">,
+        name: name.trim(),
+        permissions: chosen === undefined ? null : [...chosen],
+        ...(days === "" ? {} : { expiresAt: new Date(Date.now() + Number(days) * 86_400_000).toISOString() }),
+        ...(limits === undefined ? {} : { resources: limits }),
+        ...(key === undefined ? {} : { [key]: pem }),
+      },
     });
+    invalidate("credentials");
+    onIssued(issued);
+  };
   if (whoami.data === undefined) return whoami.error === undefined ? <Skeleton rows={6} /> : <Failure error={whoami.error} onRetry={whoami.reload} />;
   return (
-    <form
-      class="form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        save();
-      }}
+    <Form
+      verb="Issue"
+      look="main"
+      isReady={written.error === undefined && chosen?.size !== 0}
+      onClose={onClose}
+      onSubmit={save}
     >
-      <Field label="Name" name="name" value={name} onValue={setName} error={error} isRequired maxLength={100} placeholder="laptop" />
+      <Field label="Name" name="name" value={name} onValue={setName} isRequired maxLength={100} placeholder="laptop" />
       <Select
         label="Kind"
         value={type}
@@ -72,17 +70,10 @@ export function NewCredential({ onIssued, onClose }: { onIssued: (issued: Contro
           { value: "ca", text: "Authority of client certificates" },
         ]}
       />
-      {key !== undefined && <Field label={key === "publicKeyPem" ? "Public key" : "Certificate"} name={key} value={pem} onValue={setPem} error={error} rows={6} isRequired hint={key === "publicKeyPem" ? "PEM: P-256, P-521 or Ed25519." : "PEM."} />}
+      {key !== undefined && <Field label={key === "publicKeyPem" ? "Public key" : "Certificate"} name={key} value={pem} onValue={setPem} rows={6} isRequired hint={key === "publicKeyPem" ? "PEM: P-256, P-521 or Ed25519." : "PEM."} />}
       <Select label="Lifetime" value={days} onValue={setDays} options={LIFETIMES} hint={days === "" ? "Issuing this needs a recent proof that it is you." : undefined} />
       <PermissionPicker owned={new Set(whoami.data.permissions)} chosen={chosen} onChange={setChosen} />
-      <BoundaryPicker projects={projects} choice={boundary} onChange={setBoundary} json={json} onJson={setJson} error={error} />
-      {error !== undefined && <Failure error={error} />}
-      <div class="buttons">
-        <Button type="submit" look="main" isBusy={isBusy || written.error !== undefined || (chosen !== undefined && chosen.size === 0)}>
-          Issue
-        </Button>
-        <Button onClick={onClose}>Cancel</Button>
-      </div>
-    </form>
+      <BoundaryPicker projects={projects} choice={boundary} onChange={setBoundary} json={json} onJson={setJson} />
+    </Form>
   );
 }

@@ -2,7 +2,6 @@
 
 import { useMemo, useState } from "preact/hooks";
 import type { Project } from "../../api/data";
-import type { ApiError } from "../../api/problem";
 import type { Permission } from "../../api/roles";
 import { PERMISSIONS } from "../../generated/permissions";
 import { words } from "../../format/text";
@@ -66,10 +65,9 @@ interface BoundaryProps {
   /** The boundary as the person wrote it; undefined while it is built by choosing. */
   json: string | undefined;
   onJson: (json: string | undefined) => void;
-  error: ApiError | undefined;
 }
 
-export function BoundaryPicker({ projects, choice, onChange, json, onJson, error }: BoundaryProps) {
+export function BoundaryPicker({ projects, choice, onChange, json, onJson }: BoundaryProps) {
   const names = useMemo(() => new Map(projects.map((one) => [one.id, one.name])), [projects]);
   const value = resources(choice);
   // As it was typed: a comma at the end starts the next name.
@@ -80,7 +78,7 @@ export function BoundaryPicker({ projects, choice, onChange, json, onJson, error
     return (
       <fieldset class="form">
         <legend>Boundary</legend>
-        <Field label="Boundary as JSON" name="resources" value={json} onValue={onJson} error={error} rows={12} hint="Empty: no boundary. The server refuses a wrong one and names its field." />
+        <Field label="Boundary as JSON" name="resources" value={json} onValue={onJson} rows={12} hint="Empty: no boundary. The server refuses a wrong one and names its field." />
         {written.error !== undefined && (
           <div class="note is-bad" role="status">
             {written.error}

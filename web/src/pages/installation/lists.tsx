@@ -6,9 +6,10 @@ import { call } from "../../api/client";
 import { useUser } from "../../api/data";
 import { invalidate, useResource } from "../../api/resource";
 import { useFilter, usePage } from "../../router/location";
-import { Confirm, Dialog, useAction } from "../../ui/dialog";
+import { Confirm, Dialog } from "../../ui/dialog";
 import { Field, Search } from "../../ui/fields";
-import { Button, Card, Empty, Facts, Failure, Page, Pill, Status, Time } from "../../ui/parts";
+import { Form } from "../../ui/form";
+import { Button, Card, Empty, Facts, Page, Pill, Status, Time } from "../../ui/parts";
 import { PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { UserSessions } from "./sessions";
@@ -112,31 +113,22 @@ function List({ title, kind, columns, load, suspend, resume, more }: ListProps) 
 
 function Suspend({ row, kind, suspend, onClose }: { row: Row; kind: string; suspend: ListProps["suspend"]; onClose: () => void }) {
   const [reason, setReason] = useState("");
-  const { isBusy, error, run } = useAction();
   return (
     <Dialog title={`Suspend ${row.name}`} onClose={onClose}>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          run(async () => {
-            await suspend(row.id, reason.trim());
-            invalidate(`installation/${kind}`);
-            toast(`${row.name} is suspended.`);
-            onClose();
-          });
+      <Form
+        verb="Suspend"
+        look="grave"
+        onClose={onClose}
+        onSubmit={async () => {
+          await suspend(row.id, reason.trim());
+          invalidate(`installation/${kind}`);
+          toast(`${row.name} is suspended.`);
+          onClose();
         }}
       >
         <p>Its use stops immediately: tunnels close, and sessions and credentials are refused.</p>
-        <Field label="Reason" name="reason" value={reason} onValue={setReason} error={error} isRequired maxLength={500} hint="It is in the audit log." />
-        {error !== undefined && <Failure error={error} />}
-        <div class="buttons">
-          <Button type="submit" look="grave" isBusy={isBusy}>
-            Suspend
-          </Button>
-          <Button onClick={onClose}>Cancel</Button>
-        </div>
-      </form>
+        <Field label="Reason" name="reason" value={reason} onValue={setReason} isRequired maxLength={500} hint="It is in the audit log." />
+      </Form>
     </Dialog>
   );
 }

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { call } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
-import { useAction } from "../../ui/dialog";
+import { useAction } from "../../ui/action";
 import { Button, Failure, Loaded, Pill, Time } from "../../ui/parts";
 import { Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";

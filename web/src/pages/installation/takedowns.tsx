@@ -4,9 +4,10 @@ import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
 import { usePage } from "../../router/location";
-import { Confirm, Dialog, useAction } from "../../ui/dialog";
+import { Confirm, Dialog } from "../../ui/dialog";
 import { Field } from "../../ui/fields";
-import { Button, Card, Empty, Failure, Page, Time } from "../../ui/parts";
+import { Form } from "../../ui/form";
+import { Button, Card, Empty, Page, Time } from "../../ui/parts";
 import { PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 
@@ -85,32 +86,23 @@ export function OperatorTakedowns() {
 function TakeDown({ onClose }: { onClose: () => void }) {
   const [hostname, setHostname] = useState("");
   const [reason, setReason] = useState("");
-  const { isBusy, error, run } = useAction();
   return (
     <Dialog title="Take down an address" onClose={onClose}>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          run(async () => {
-            const down = await call("post", "/api/operator/takedowns", { body: { hostname: hostname.trim(), reason: reason.trim() } });
-            invalidate(KEY);
-            toast(`${down.hostname} is taken down.`);
-            onClose();
-          });
+      <Form
+        verb="Take down"
+        look="grave"
+        onClose={onClose}
+        onSubmit={async () => {
+          const down = await call("post", "/api/operator/takedowns", { body: { hostname: hostname.trim(), reason: reason.trim() } });
+          invalidate(KEY);
+          toast(`${down.hostname} is taken down.`);
+          onClose();
         }}
       >
         <p>Its visitors are refused immediately, also those that are connected. Other addresses of the project are not affected.</p>
-        <Field label="Host name" name="hostname" value={hostname} onValue={setHostname} error={error} isRequired maxLength={253} placeholder="shop-0a1b2c3d.t.example.com" />
-        <Field label="Reason" name="reason" value={reason} onValue={setReason} error={error} isRequired maxLength={500} hint="The owners of the project get it by mail, and its members see it." />
-        {error !== undefined && <Failure error={error} />}
-        <div class="buttons">
-          <Button type="submit" look="grave" isBusy={isBusy}>
-            Take down
-          </Button>
-          <Button onClick={onClose}>Cancel</Button>
-        </div>
-      </form>
+        <Field label="Host name" name="hostname" value={hostname} onValue={setHostname} isRequired maxLength={253} placeholder="shop-0a1b2c3d.t.example.com" />
+        <Field label="Reason" name="reason" value={reason} onValue={setReason} isRequired maxLength={500} hint="The owners of the project get it by mail, and its members see it." />
+      </Form>
     </Dialog>
   );
 }

@@ -3,9 +3,10 @@
 import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";
 import { invalidate } from "../../api/resource";
-import { Confirm, Dialog, useAction } from "../../ui/dialog";
+import { Confirm, Dialog } from "../../ui/dialog";
 import { Field } from "../../ui/fields";
-import { Button, Failure } from "../../ui/parts";
+import { Form } from "../../ui/form";
+import { Button } from "../../ui/parts";
 import { toast } from "../../ui/toasts";
 
 type Domain = Control<"Domain">;
@@ -42,33 +43,24 @@ export function Certificate({ project, domain }: { project: string; domain: Doma
 function Upload({ project, domain, onClose }: { project: string; domain: Domain; onClose: () => void }) {
   const [certificate, setCertificate] = useState("");
   const [privateKey, setPrivateKey] = useState("");
-  const { isBusy, error, run } = useAction();
   return (
     <Dialog title={`Certificate of ${domain.hostname}`} isWide onClose={onClose}>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          run(async () => {
-            const path = { project_id: project, domain_id: domain.id };
-            await call("put", "/api/projects/tunnels/{project_id}/domains/{domain_id}/certificate", { path, body: { certificate, privateKey } });
-            invalidate(`project/${project}/domains`);
-            toast(`${domain.hostname} has the uploaded certificate.`);
-            onClose();
-          });
+      <Form
+        verb="Upload"
+        look="main"
+        onClose={onClose}
+        onSubmit={async () => {
+          const path = { project_id: project, domain_id: domain.id };
+          await call("put", "/api/projects/tunnels/{project_id}/domains/{domain_id}/certificate", { path, body: { certificate, privateKey } });
+          invalidate(`project/${project}/domains`);
+          toast(`${domain.hostname} has the uploaded certificate.`);
+          onClose();
         }}
       >
         <p>Engines use it instead of ordering one. You renew it; a mail reminds you before it expires.</p>
-        <Field label="Certificate chain" name="certificate" value={certificate} onValue={setCertificate} error={error} rows={8} isRequired placeholder="-----BEGIN CERTIFICATE-----" hint="PEM: the certificate first, then those of its authorities." />
-        <Field label="Private key" name="privateKey" value={privateKey} onValue={setPrivateKey} error={error} rows={6} isRequired placeholder="-----BEGIN PRIVATE KEY-----" hint="PEM. It is not shown again." />
-        {error !== undefined && <Failure error={error} />}
-        <div class="buttons">
-          <Button type="submit" look="main" isBusy={isBusy}>
-            Upload
-          </Button>
-          <Button onClick={onClose}>Cancel</Button>
-        </div>
-      </form>
+        <Field label="Certificate chain" name="certificate" value={certificate} onValue={setCertificate} rows={8} isRequired placeholder="-----BEGIN CERTIFICATE-----" hint="PEM: the certificate first, then those of its authorities." />
+        <Field label="Private key" name="privateKey" value={privateKey} onValue={setPrivateKey} rows={6} isRequired placeholder="-----BEGIN PRIVATE KEY-----" hint="PEM. It is not shown again." />
+      </Form>
     </Dialog>
   );
 }

@@ -5,8 +5,10 @@ import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
 import { words } from "../../format/text";
 import { useFilter } from "../../router/location";
-import { Confirm, Dialog, useAction } from "../../ui/dialog";
+import { useAction } from "../../ui/action";
+import { Confirm, Dialog } from "../../ui/dialog";
 import { Field, Select } from "../../ui/fields";
+import { Form } from "../../ui/form";
 import { Button, Card, Code, CopyButton, Empty, Facts, Failure, Loaded, Page, Status, Time } from "../../ui/parts";
 import { Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
@@ -151,25 +153,23 @@ function Provider({ project, domain, onClose }: { project: string; domain: Domai
 function NewDomain({ project, onClose }: { project: string; onClose: () => void }) {
   const [hostname, setHostname] = useState("");
   const [validation, setValidation] = useState("");
-  const { isBusy, error, run } = useAction();
   return (
     <Dialog title="Add a domain" onClose={onClose}>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          run(async () => {
-            const domain = await call("post", "/api/projects/tunnels/{project_id}/domains", {
-              path: { project_id: project },
-              body: { hostname: hostname.trim(), ...(validation === "" ? {} : { certificateValidation: validation as Domain["certificateValidation"] }) },
-            });
-            invalidate(`project/${project}/domains`);
-            toast(`${domain.hostname} is added. Enter its records at your DNS provider.`);
-            onClose();
+      <Form
+        verb="Add"
+        look="main"
+        onClose={onClose}
+        onSubmit={async () => {
+          const domain = await call("post", "/api/projects/tunnels/{project_id}/domains", {
+            path: { project_id: project },
+            body: { hostname: hostname.trim(), ...(validation === "" ? {} : { certificateValidation: validation as Domain["certificateValidation"] }) },
           });
+          invalidate(`project/${project}/domains`);
+          toast(`${domain.hostname} is added. Enter its records at your DNS provider.`);
+          onClose();
         }}
       >
-        <Field label="Host name" name="hostname" value={hostname} onValue={setHostname} error={error} isRequired placeholder="app.example.com" hint="Or *.app.example.com for all names directly below it." />
+        <Field label="Host name" name="hostname" value={hostname} onValue={setHostname} isRequired placeholder="app.example.com" hint="Or *.app.example.com for all names directly below it." />
         <Select
           label="Certificate"
           value={validation}
@@ -180,14 +180,7 @@ function NewDomain({ project, onClose }: { project: string; onClose: () => void 
             { value: "dns_01", text: "Validated by DNS" },
           ]}
         />
-        {error !== undefined && <Failure error={error} />}
-        <div class="buttons">
-          <Button type="submit" look="main" isBusy={isBusy}>
-            Add
-          </Button>
-          <Button onClick={onClose}>Cancel</Button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }

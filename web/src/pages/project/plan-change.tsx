@@ -4,9 +4,10 @@ import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
 import { costText, isPossible, limitText } from "../../format/plan";
-import { Dialog, useAction } from "../../ui/dialog";
+import { Dialog } from "../../ui/dialog";
 import { Select } from "../../ui/fields";
-import { Button, Facts, Failure, Loaded } from "../../ui/parts";
+import { Form } from "../../ui/form";
+import { Facts, Loaded } from "../../ui/parts";
 import { toast } from "../../ui/toasts";
 
 type Plan = Control<"Plan">;
@@ -37,25 +38,24 @@ export function PlanChange({ project, current, onClose }: { project: string; cur
 }
 
 function Confirmation({ preview, onChanged, onClose }: { preview: Control<"PlanChange">; onChanged: () => void; onClose: () => void }) {
-  const { isBusy, error, run } = useAction();
   const { billingImpact: impact } = preview;
   return (
-    <form
-      class="form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (!isPossible(preview)) return;
-        run(async () => {
-          await call("post", "/api/projects/tunnels/{project_id}/plan-change", {
-            path: { project_id: preview.projectId },
-            body: { plan: preview.to, changeFingerprint: preview.changeFingerprint },
-          });
-          invalidate("project");
-          // The subscription of the workspace.
-          invalidate("workspace/");
-          toast("The plan is changed.");
-          onClose();
+    <Form
+      verb="Change the plan"
+      look="main"
+      isReady={isPossible(preview)}
+      onRetry={onChanged}
+      onClose={onClose}
+      onSubmit={async () => {
+        await call("post", "/api/projects/tunnels/{project_id}/plan-change", {
+          path: { project_id: preview.projectId },
+          body: { plan: preview.to, changeFingerprint: preview.changeFingerprint },
         });
+        invalidate("project");
+        // The subscription of the workspace.
+        invalidate("workspace/");
+        toast("The plan is changed.");
+        onClose();
       }}
     >
       {preview.available ? (
@@ -77,14 +77,7 @@ function Confirmation({ preview, onChanged, onClose }: { preview: Control<"PlanC
           </>,
         ])}
       />
-      {error !== undefined && <Failure error={error} onRetry={onChanged} />}
-      <div class="buttons">
-        <Button type="submit" look="main" isBusy={isBusy || !isPossible(preview)}>
-          Change the plan
-        </Button>
-        <Button onClick={onClose}>Cancel</Button>
-      </div>
-    </form>
+    </Form>
   );
 }
 

@@ -4,8 +4,9 @@ import { useEffect, useState } from "preact/hooks";
 import { callEngine, type Engine } from "../../api/client";
 import { useFilter } from "../../router/location";
 import { to } from "../../router/match";
-import { useAction } from "../../ui/dialog";
+import { useAction } from "../../ui/action";
 import { Field } from "../../ui/fields";
+import { FormError } from "../../ui/form";
 import { Button, ButtonLink, Card, Empty, Failure, Time } from "../../ui/parts";
 
 type Hit = Engine<"RecordingHit">;
@@ -42,7 +43,9 @@ export function RecordingSearch({ project, onOpen }: { project: string; onOpen: 
           search(undefined);
         }}
       >
-        <Field label="Text in the output" name="query" value={query} onValue={(value) => setQuery(value, true)} error={error} isRequired maxLength={200} placeholder="permission denied" hint="Upper and lower case are the same." />
+        <FormError.Provider value={error}>
+          <Field label="Text in the output" name="query" value={query} onValue={(value) => setQuery(value, true)} isRequired maxLength={200} placeholder="permission denied" hint="Upper and lower case are the same." />
+        </FormError.Provider>
         <div class="buttons">
           <Button type="submit" look="main" icon="search" isBusy={isBusy}>
             Search recordings

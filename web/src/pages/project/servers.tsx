@@ -5,9 +5,10 @@ import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
 import { useFilter } from "../../router/location";
 import { to } from "../../router/match";
-import { Confirm, Dialog, useAction } from "../../ui/dialog";
+import { Confirm, Dialog } from "../../ui/dialog";
 import { Field, Select } from "../../ui/fields";
-import { Button, ButtonLink, Card, Empty, Failure, Labels, Page, Status, Time } from "../../ui/parts";
+import { Form } from "../../ui/form";
+import { Button, ButtonLink, Card, Empty, Labels, Page, Status, Time } from "../../ui/parts";
 import { ItemList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { formatLabels, parseLabels } from "./labels";
@@ -158,37 +159,28 @@ function ServerForm({ initial, onSave, onClose }: { initial?: Server; onSave: (v
   const [access, setAccess] = useState<string>(initial?.accessPolicy ?? "project_members");
   const [recording, setRecording] = useState<string>(initial?.recordingPolicy ?? "recorded");
   const [status, setStatus] = useState<string>(initial?.status ?? "");
-  const { isBusy, error, run } = useAction();
   return (
-    <form
-      class="form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        run(() =>
-          onSave({
-            name: name.trim(),
-            description: description.trim() === "" ? null : description.trim(),
-            labels: parseLabels(labels),
-            accessPolicy: access as Server["accessPolicy"],
-            recordingPolicy: recording as Server["recordingPolicy"],
-            ...((status === "active" || status === "suspended") && status !== initial?.status ? { status } : {}),
-          }),
-        );
-      }}
+    <Form
+      verb="Save"
+      look="main"
+      onClose={onClose}
+      onSubmit={() =>
+        onSave({
+          name: name.trim(),
+          description: description.trim() === "" ? null : description.trim(),
+          labels: parseLabels(labels),
+          accessPolicy: access as Server["accessPolicy"],
+          recordingPolicy: recording as Server["recordingPolicy"],
+          ...((status === "active" || status === "suspended") && status !== initial?.status ? { status } : {}),
+        })
+      }
     >
-      <Field label="Name" name="name" value={name} onValue={setName} error={error} isRequired maxLength={100} />
-      <Field label="Description" name="description" value={description} onValue={setDescription} error={error} maxLength={1000} />
-      <Field label="Labels" name="labels" value={labels} onValue={setLabels} error={error} rows={3} hint="One name=value in each line." />
+      <Field label="Name" name="name" value={name} onValue={setName} isRequired maxLength={100} />
+      <Field label="Description" name="description" value={description} onValue={setDescription} maxLength={1000} />
+      <Field label="Labels" name="labels" value={labels} onValue={setLabels} rows={3} hint="One name=value in each line." />
       <Select label="Access" value={access} onValue={setAccess} options={[{ value: "project_members", text: "Members of the workspace" }, { value: "restricted", text: "Restricted" }]} />
       <Select label="Sessions" value={recording} onValue={setRecording} options={[{ value: "recorded", text: "Recorded" }, { value: "private", text: "Private, not recorded" }]} hint="Takes effect with the next session." />
       {initial !== undefined && initial.status !== "pending_enrollment" && <Select label="Status" value={status} onValue={setStatus} options={[{ value: "active", text: "Active" }, { value: "suspended", text: "Suspended" }]} />}
-      {error !== undefined && <Failure error={error} />}
-      <div class="buttons">
-        <Button type="submit" look="main" isBusy={isBusy}>
-          Save
-        </Button>
-        <Button onClick={onClose}>Cancel</Button>
-      </div>
-    </form>
+    </Form>
   );
 }

@@ -6,8 +6,10 @@ import { type Project, useProject, useSettings, useWorkspaces } from "../../api/
 import { invalidate, useResource } from "../../api/resource";
 import { isRole, may } from "../../api/roles";
 import { navigate } from "../../router/location";
-import { Confirm, Dialog, useAction } from "../../ui/dialog";
+import { useAction } from "../../ui/action";
+import { Confirm, Dialog } from "../../ui/dialog";
 import { Check, Field, Select } from "../../ui/fields";
+import { Form, FormError } from "../../ui/form";
 import { Button, Card, Code, Empty, Facts, Failure, Loaded, Page, Time } from "../../ui/parts";
 import { ItemList } from "../../ui/table";
 import { toast } from "../../ui/toasts";
@@ -38,29 +40,20 @@ export function Settings({ project }: { project: string }) {
 
 function Name({ project, mayWrite }: { project: Project; mayWrite: boolean }) {
   const [name, setName] = useState(project.name);
-  const { isBusy, error, run } = useAction();
   if (!mayWrite) return null;
   return (
     <Card title="Name">
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          run(async () => {
-            await call("patch", "/api/projects/tunnels/{project_id}", { path: { project_id: project.id }, body: { name: name.trim() } });
-            invalidate("project");
-            toast("The project is renamed.");
-          });
+      <Form
+        verb="Rename"
+        isReady={name.trim() !== project.name}
+        onSubmit={async () => {
+          await call("patch", "/api/projects/tunnels/{project_id}", { path: { project_id: project.id }, body: { name: name.trim() } });
+          invalidate("project");
+          toast("The project is renamed.");
         }}
       >
-        <Field label="Name of the project" name="name" value={name} onValue={setName} error={error} isRequired maxLength={64} />
-        {error !== undefined && <Failure error={error} />}
-        <div class="buttons">
-          <Button type="submit" isBusy={isBusy || name.trim() === project.name}>
-            Rename
-          </Button>
-        </div>
-      </form>
+        <Field label="Name of the project" name="name" value={name} onValue={setName} isRequired maxLength={64} />
+      </Form>
     </Card>
   );
 }
@@ -112,23 +105,25 @@ function RulesForm({ project, settings, mayWrite }: { project: string; settings:
           save();
         }}
       >
-        <fieldset class="form" disabled={!mayWrite}>
-          <Select
-            label="Public access"
-            value={policy}
-            onValue={setPolicy}
-            options={[
-              { value: "allowed", text: "Allowed: the tunnel decides" },
-              { value: "auth-required", text: "Only with a proof: sign-in, token, certificate or password" },
-              { value: "forbidden", text: "Forbidden: only private tunnels" },
-            ]}
-          />
-          <Check label="TCP tunnels may be published" isChecked={isTcp} onChange={setTcp} />
-          <Field label="Trusted addresses" name="trustedIps" value={trusted} onValue={setTrusted} error={error} rows={3} hint="Addresses and networks, such as 192.0.2.0/24. Empty: all." />
-          <Select label="Countries" value={geo} onValue={(value) => setGeo(value as Geo)} options={[{ value: "", text: "All" }, { value: "allow", text: "Only these" }, { value: "deny", text: "All but these" }]} />
-          {geo !== "" && <Field label="Codes of countries" name="geoIp" value={countries} onValue={setCountries} error={error} hint="Two letters each, such as DE, FR." />}
-          <Select label="Minimum TLS version" value={tls} onValue={setTls} options={[{ value: "", text: "As the engine" }, { value: "tls1.2", text: "TLS 1.2" }, { value: "tls1.3", text: "TLS 1.3" }]} />
-        </fieldset>
+        <FormError.Provider value={error}>
+          <fieldset class="form" disabled={!mayWrite}>
+            <Select
+              label="Public access"
+              value={policy}
+              onValue={setPolicy}
+              options={[
+                { value: "allowed", text: "Allowed: the tunnel decides" },
+                { value: "auth-required", text: "Only with a proof: sign-in, token, certificate or password" },
+                { value: "forbidden", text: "Forbidden: only private tunnels" },
+              ]}
+            />
+            <Check label="TCP tunnels may be published" isChecked={isTcp} onChange={setTcp} />
+            <Field label="Trusted addresses" name="trustedIps" value={trusted} onValue={setTrusted} rows={3} hint="Addresses and networks, such as 192.0.2.0/24. Empty: all." />
+            <Select label="Countries" value={geo} onValue={(value) => setGeo(value as Geo)} options={[{ value: "", text: "All" }, { value: "allow", text: "Only these" }, { value: "deny", text: "All but these" }]} />
+            {geo !== "" && <Field label="Codes of countries" name="geoIp" value={countries} onValue={setCountries} hint="Two letters each, such as DE, FR." />}
+            <Select label="Minimum TLS version" value={tls} onValue={setTls} options={[{ value: "", text: "As the engine" }, { value: "tls1.2", text: "TLS 1.2" }, { value: "tls1.3", text: "TLS 1.3" }]} />
+          </fieldset>
+        </FormError.Provider>
         {error !== undefined && <Failure error={error} />}
         {mayWrite && (
           <div class="buttons">

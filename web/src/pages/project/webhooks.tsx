@@ -6,9 +6,10 @@ import { invalidate, useResource } from "../../api/resource";
 import { words } from "../../format/text";
 import { useFilter } from "../../router/location";
 import { to } from "../../router/match";
-import { Dialog, SecretDialog, useAction } from "../../ui/dialog";
+import { Dialog, SecretDialog } from "../../ui/dialog";
 import { Check, Field } from "../../ui/fields";
-import { Button, Card, Empty, Failure, Page, Status, Time } from "../../ui/parts";
+import { Form } from "../../ui/form";
+import { Button, Card, Empty, Page, Status, Time } from "../../ui/parts";
 import { ItemList, Table } from "../../ui/table";
 import { useProjectRights } from "./rights";
 
@@ -105,31 +106,23 @@ export function WebhookForm({ verb, initial, onSave, onClose }: { verb: string; 
   const [url, setUrl] = useState(initial?.config.url ?? "");
   const [description, setDescription] = useState(initial?.description ?? "");
   const [events, setEvents] = useState<readonly EventType[]>(initial?.events ?? ["tunnel.created", "tunnel.deleted"]);
-  const { isBusy, error, run } = useAction();
   return (
-    <form
-      class="form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        run(() => onSave({ name: name.trim(), description: description.trim() === "" ? null : description.trim(), config: { url: url.trim() }, events: [...events] }));
-      }}
+    <Form
+      verb={verb}
+      look="main"
+      isReady={events.length > 0}
+      onClose={onClose}
+      onSubmit={() => onSave({ name: name.trim(), description: description.trim() === "" ? null : description.trim(), config: { url: url.trim() }, events: [...events] })}
     >
-      <Field label="Name" name="name" value={name} onValue={setName} error={error} isRequired maxLength={100} />
-      <Field label="Target" name="url" type="url" value={url} onValue={setUrl} error={error} isRequired placeholder="https://chat.example.com/in" hint="An https address on the public internet." />
-      <Field label="Description" name="description" value={description} onValue={setDescription} error={error} maxLength={1000} />
+      <Field label="Name" name="name" value={name} onValue={setName} isRequired maxLength={100} />
+      <Field label="Target" name="url" type="url" value={url} onValue={setUrl} isRequired placeholder="https://chat.example.com/in" hint="An https address on the public internet." />
+      <Field label="Description" name="description" value={description} onValue={setDescription} maxLength={1000} />
       <fieldset>
         <legend>Events</legend>
         {EVENT_TYPES.map((type) => (
           <Check key={type} label={words(type)} isChecked={events.includes(type)} onChange={(isChecked) => setEvents(EVENT_TYPES.filter((one) => (one === type ? isChecked : events.includes(one))))} />
         ))}
       </fieldset>
-      {error !== undefined && <Failure error={error} />}
-      <div class="buttons">
-        <Button type="submit" look="main" isBusy={isBusy || events.length === 0}>
-          {verb}
-        </Button>
-        <Button onClick={onClose}>Cancel</Button>
-      </div>
-    </form>
+    </Form>
   );
 }

@@ -6,9 +6,10 @@ import { useWorkspaces } from "../../api/data";
 import { invalidate } from "../../api/resource";
 import { navigate, useFilter } from "../../router/location";
 import { to } from "../../router/match";
-import { Dialog, useAction } from "../../ui/dialog";
+import { Dialog } from "../../ui/dialog";
 import { Field } from "../../ui/fields";
-import { Button, Card, Empty, Failure, Page, Status, Time } from "../../ui/parts";
+import { Form } from "../../ui/form";
+import { Button, Card, Empty, Page, Status, Time } from "../../ui/parts";
 import { ItemList, Table } from "../../ui/table";
 
 export function Workspaces() {
@@ -46,29 +47,20 @@ export function Workspaces() {
 
 function NewWorkspace({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
-  const { isBusy, error, run } = useAction();
   return (
     <Dialog title="New workspace" onClose={onClose}>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          run(async () => {
-            const created = await call("post", "/api/workspaces", { body: { name: name.trim() } });
-            invalidate("workspaces");
-            navigate(to("/workspaces/:id", { id: created.id }));
-          });
+      <Form
+        verb="Create"
+        look="main"
+        onClose={onClose}
+        onSubmit={async () => {
+          const created = await call("post", "/api/workspaces", { body: { name: name.trim() } });
+          invalidate("workspaces");
+          navigate(to("/workspaces/:id", { id: created.id }));
         }}
       >
-        <Field label="Name" name="name" value={name} onValue={setName} error={error} isRequired />
-        {error !== undefined && <Failure error={error} />}
-        <div class="buttons">
-          <Button type="submit" look="main" isBusy={isBusy}>
-            Create
-          </Button>
-          <Button onClick={onClose}>Cancel</Button>
-        </div>
-      </form>
+        <Field label="Name" name="name" value={name} onValue={setName} isRequired />
+      </Form>
     </Dialog>
   );
 }

@@ -7,8 +7,10 @@ import { invalidate, useResource } from "../../api/resource";
 import { givable, isRole, may, type Permission, type Role, ROLE_TEXT, ROLES } from "../../api/roles";
 import { PERMISSIONS } from "../../generated/permissions";
 import { useFilter, navigate, usePage } from "../../router/location";
-import { Confirm, Dialog, SecretDialog, useAction } from "../../ui/dialog";
+import { useAction } from "../../ui/action";
+import { Confirm, Dialog, SecretDialog } from "../../ui/dialog";
 import { Field, Search, Select } from "../../ui/fields";
+import { Form } from "../../ui/form";
 import { Button, Card, Empty, Failure, Page, Status, Time } from "../../ui/parts";
 import { ItemList, PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
@@ -203,31 +205,22 @@ function Invitations({ workspace }: { workspace: string }) {
 function Invite({ workspace, role, onSent, onClose }: { workspace: string; role: Role | undefined; onSent: (url: string) => void; onClose: () => void }) {
   const [email, setEmail] = useState("");
   const [given, setGiven] = useState<Role>("member");
-  const { isBusy, error, run } = useAction();
   return (
     <Dialog title="Invite a member" onClose={onClose}>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          run(async () => {
-            const sent = await call("post", "/api/workspaces/{workspace_id}/invitations", { path: { workspace_id: workspace }, body: { email: email.trim(), role: given } });
-            invalidate(`workspace/${workspace}/invitations`);
-            onClose();
-            onSent(sent.url);
-          });
+      <Form
+        verb="Invite"
+        look="main"
+        onClose={onClose}
+        onSubmit={async () => {
+          const sent = await call("post", "/api/workspaces/{workspace_id}/invitations", { path: { workspace_id: workspace }, body: { email: email.trim(), role: given } });
+          invalidate(`workspace/${workspace}/invitations`);
+          onClose();
+          onSent(sent.url);
         }}
       >
-        <Field label="Mail address" name="email" type="email" value={email} onValue={setEmail} error={error} isRequired />
+        <Field label="Mail address" name="email" type="email" value={email} onValue={setEmail} isRequired />
         <Select label="Role" value={given} onValue={(value) => isRole(value) && setGiven(value)} options={givable(role).map((value) => ({ value, text: value }))} hint={ROLE_TEXT[given]} />
-        {error !== undefined && <Failure error={error} />}
-        <div class="buttons">
-          <Button type="submit" look="main" isBusy={isBusy}>
-            Invite
-          </Button>
-          <Button onClick={onClose}>Cancel</Button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }

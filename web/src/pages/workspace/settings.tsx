@@ -5,9 +5,10 @@ import { call } from "../../api/client";
 import { useRights } from "../../api/data";
 import { invalidate } from "../../api/resource";
 import { navigate } from "../../router/location";
-import { Confirm, useAction } from "../../ui/dialog";
+import { Confirm } from "../../ui/dialog";
 import { Field } from "../../ui/fields";
-import { Button, Card, Failure, Loaded, Page } from "../../ui/parts";
+import { Form } from "../../ui/form";
+import { Button, Card, Loaded, Page } from "../../ui/parts";
 import { toast } from "../../ui/toasts";
 import { useWorkspace } from "./overview";
 
@@ -61,28 +62,19 @@ export function WorkspaceSettings({ workspace }: { workspace: string }) {
 
 function Rename({ workspace, name: old }: { workspace: string; name: string }) {
   const [name, setName] = useState(old);
-  const { isBusy, error, run } = useAction();
   return (
     <Card title="Name">
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          run(async () => {
-            await call("patch", "/api/workspaces/{workspace_id}", { path: { workspace_id: workspace }, body: { name: name.trim() } });
-            invalidate("workspace");
-            toast("The workspace is renamed.");
-          });
+      <Form
+        verb="Rename"
+        isReady={name.trim() !== old}
+        onSubmit={async () => {
+          await call("patch", "/api/workspaces/{workspace_id}", { path: { workspace_id: workspace }, body: { name: name.trim() } });
+          invalidate("workspace");
+          toast("The workspace is renamed.");
         }}
       >
-        <Field label="Name of the workspace" name="name" value={name} onValue={setName} error={error} isRequired />
-        {error !== undefined && <Failure error={error} />}
-        <div class="buttons">
-          <Button type="submit" isBusy={isBusy || name.trim() === old}>
-            Rename
-          </Button>
-        </div>
-      </form>
+        <Field label="Name of the workspace" name="name" value={name} onValue={setName} isRequired />
+      </Form>
     </Card>
   );
 }
