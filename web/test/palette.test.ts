@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Project, Workspace } from "../src/api/data";
-import { commands, type Known } from "../src/shell/commands";
+import { commands, type PaletteSources } from "../src/shell/commands";
 import { find } from "../src/shell/find";
 
 const project = { id: "prj_1", name: "shop", workspaceId: "wks_1" } as Project;
@@ -10,11 +10,11 @@ function workspace(role: string): Workspace {
   return { id: "wks_1", name: "team", membership: { role, status: "active" } } as Workspace;
 }
 
-function known(part: Partial<Known> = {}): Known {
+function sources(part: Partial<PaletteSources> = {}): PaletteSources {
   return { project: undefined, projects: [project, { ...project, id: "prj_2", name: "blog" }], workspaces: [workspace("owner")], isOperator: false, tunnels: new Map(), ...part };
 }
 
-const texts = (part: Partial<Known>) => commands(known(part)).map((one) => one.text);
+const texts = (part: Partial<PaletteSources>) => commands(sources(part)).map((one) => one.text);
 
 test("the palette offers pages and actions of the project and its workspace", () => {
   const all = texts({ project: "prj_1" });
@@ -40,13 +40,13 @@ test("the palette finds tunnels of several projects, and shares only what a brow
     ["prj_1", [{ id: "tun_1", name: "web", publish: true, host: "web.example:443" }]],
     ["prj_2", [{ id: "a/b", name: "db", publish: false }, { name: "without an id" }]],
   ]);
-  const all = commands(known({ project: "prj_1", tunnels }));
+  const all = commands(sources({ project: "prj_1", tunnels }));
   assert.deepEqual(find(all, "web").map((one) => [one.text, one.kind]), [["web", "Tunnel"], ["Webhooks", "shop"], ["Share web", "Action"], ["Create a webhook", "Action"]]);
   assert.deepEqual(find(all, "db").map((one) => [one.text, one.kind, one.href]), [["db", "Tunnel · blog", "/projects/prj_2/tunnels/a%2Fb"]]);
   assert.ok(!all.some((one) => one.text === "Share db"));
 });
 
 test("no two commands of the palette are the same", () => {
-  const all = commands(known({ project: "prj_1", isOperator: true }));
+  const all = commands(sources({ project: "prj_1", isOperator: true }));
   assert.equal(new Set(all.map((one) => `${one.href} ${one.text}`)).size, all.length);
 });

@@ -20,7 +20,7 @@ export function onRecovery(reload: () => void): () => void {
   return () => recoveries.delete(reload);
 }
 
-/** Remembers who the content on the page belongs to. */
+/** Stores the id of the user whose content is on the page, and reloads the page for another user. */
 export function rememberPerson(id: string): void {
   if (person !== undefined && person !== id) location.reload();
   person = id;
@@ -41,7 +41,7 @@ export function reportFailure(error: ApiError): void {
   schedule();
 }
 
-/** Looks now, for example because the person asked for it. */
+/** Sends the probe immediately, for example because the user requested it. */
 export function probeNow(): void {
   clearTimeout(probe);
   probe = undefined;

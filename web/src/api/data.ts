@@ -16,7 +16,7 @@ const MAX_PROJECT_PAGES = 10;
 
 /** Roles are loaded again after this time, so that a lost role is no longer offered. */
 const ROLE_MS = 15_000;
-/** A project is loaded again after this time, so that its views say that it is suspended. */
+/** A project is loaded again after this time, so that its views show a suspension. */
 const PROJECT_MS = 15_000;
 
 export function useUser(): Resource<Control<"User">> {

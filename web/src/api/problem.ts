@@ -19,9 +19,9 @@ export class ApiError extends Error {
   readonly field: string | undefined;
   readonly reference: string | undefined;
   readonly scope: string | undefined;
-  /** A page of the platform where the person can continue. */
+  /** A page of the platform where the user can continue. */
   readonly url: string | undefined;
-  /** Wait before another attempt that the server asked for. */
+  /** Wait before another attempt that the server requested. */
   readonly retryAfterMs: number | undefined;
 
   constructor(body: ProblemBody, retryAfterMs?: number) {

@@ -30,7 +30,7 @@ export interface LimitText {
   readonly name: string;
   readonly from: string;
   readonly to: string;
-  /** Effect on what is in use; empty if there is none. */
+  /** Effect on resources in use; empty if there is none. */
   readonly effect: string;
   /** The change is refused because of it. */
   readonly isBlocking: boolean;

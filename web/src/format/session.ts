@@ -22,14 +22,14 @@ export function isOver(session: Session): boolean {
   return session.status === "closed" || session.status === "errored";
 }
 
-/** How long it took, or how long it has been active. Undefined if the end is unknown. */
+/** The duration of the session, up to `now` while it is active. Undefined if the end is unknown. */
 export function durationOf(session: Session, now: number): string | undefined {
   const end = session.ended_at === undefined ? (isOver(session) ? NaN : now) : Date.parse(session.ended_at);
   const millis = end - Date.parse(session.started_at);
   return Number.isFinite(millis) ? span(millis) : undefined;
 }
 
-/** How it ended, or who is there. */
+/** The result of a session that has ended, else the number of its participants. */
 export function endOf(session: Session): string {
   if (!isOver(session)) {
     const count = session.live.participant_count;
@@ -39,7 +39,7 @@ export function endOf(session: Session): string {
   return session.exit_code === undefined ? "ended" : `ended with ${session.exit_code}`;
 }
 
-/** The time or the commands that a request for control asks for. */
+/** The time or the number of commands that a request for control requests. */
 export function amountOf(request: ControlRequest): string {
   const parts = [];
   if (request.control_seconds !== undefined) parts.push(`for ${span(request.control_seconds * 1000)}`);

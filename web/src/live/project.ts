@@ -25,7 +25,7 @@ const SILENCE_MS = 45_000;
 const LINGER_MS = 10_000;
 /** A hidden tab gives its connection back after this time: browsers have six for a host. */
 const HIDDEN_MS = 30_000;
-/** Wait before another attempt after a refusal, which only a person can change. */
+/** Wait before another attempt after a refusal, which lasts until a user changes something. */
 const REFUSED_MS = 30_000;
 
 const streams = new Map<string, ProjectStream>();
@@ -147,7 +147,7 @@ class ProjectStream {
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       const events = sseReader();
       for (;;) {
-        // A stream that breaks off is one that ended: the next request shows the reason.
+        // A broken stream is handled like an ended one: the response of the next request shows the reason.
         const { done, value } = await reader.read().catch(() => ({ done: true, value: "" }) as const);
         clearTimeout(silence);
         if (done) break;
@@ -155,8 +155,8 @@ class ProjectStream {
         const texts = events.push(value);
         if (texts.length > 0) this.#batch.add(texts);
       }
-      // The stream ended, for example because its token expired: reconnect immediately, and the response
-      // says if that is no longer allowed.
+      // The stream ended, for example because its token expired: reconnect immediately, and the
+      // response shows if that is no longer allowed.
       if (this.#stop !== stop || this.#isPaused) return;
       const wait = this.#attempt === 0 ? 250 : backoffMs(this.#attempt, Math.random());
       this.#attempt += 1;

@@ -122,11 +122,11 @@ export function columns(traffic: Traffic, points: readonly TrafficPoint[]): Colu
   return { seconds, points: seconds.map((at) => byTime.get(at)), stepSeconds };
 }
 
-/** Requests in each interval, by the name of the tunnel. A row asks only when it is shown. */
+/** Requests in each interval, by the name of the tunnel. A row calls it only when it is shown. */
 export function requestsOf(traffic: Traffic): (tunnel: string | undefined) => readonly number[] {
   const series = new Map(traffic.series.flatMap((one) => (one.tunnel === undefined ? [] : [[one.tunnel, one.points] as const])));
   return (tunnel) => columns(traffic, (tunnel === undefined ? undefined : series.get(tunnel)) ?? []).points.map((point) => point?.requests ?? 0);
 }
 
-/** More than a day of minutes or 30 days of hours never arrives. */
+/** The API never returns more than a day of minutes or 31 days of hours. */
 const MAX_COLUMNS = 2_000;

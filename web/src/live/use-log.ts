@@ -1,4 +1,4 @@
-// The request log of a project, followed: first a page, then what is newer.
+// The request log of a project, followed: first a page, then the newer visits.
 
 import { useEffect, useState } from "preact/hooks";
 import { backoffMs } from "../api/backoff";
@@ -88,7 +88,7 @@ export function useLog(project: string, choice: LogChoice, isFollowing: boolean)
       }
       if (wait !== undefined) timer = setTimeout(() => (document.visibilityState === "visible" ? void run() : (timer = setTimeout(() => void run(), PAUSE_MS))), wait);
     };
-    // Typing changes the filter with each letter; only the last one is asked for.
+    // Typing changes the filter with each letter; only the last one is requested.
     timer = setTimeout(() => void run(), 200);
     const stopRecovery = onRecovery(() => void run());
     return () => {

@@ -12,7 +12,7 @@ import { NewProject } from "./new-project";
 import { Overview } from "./project/overview";
 import { Welcome } from "./publish";
 
-/** The start: the first minute without a project, the project of a user who has one, else the list. */
+/** The start page: the welcome page without a project, the overview of the only project, else the list of projects. */
 export function Home() {
   const { data } = useProjects();
   if (data?.length === 0) return <Welcome />;

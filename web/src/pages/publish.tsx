@@ -1,4 +1,4 @@
-// The first minute: the command that publishes something, and the wait until it is there.
+// The welcome page: the command that publishes a service, and the wait until its tunnel is online.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call } from "../api/client";
@@ -173,7 +173,7 @@ function Online({ project, tunnel }: { project: Project; tunnel: Tunnel }) {
   const address = visitAddress(tunnel) ?? dialAddress(tunnel) ?? nameOf(tunnel);
   const title = useRef<HTMLParagraphElement>(null);
   useEffect(() => {
-    // The control of the command is gone; a focus that is elsewhere stays there.
+    // The control of the command no longer exists. A focus on another element stays there.
     if (document.activeElement === document.body) title.current?.focus();
   }, []);
   const page = `${to("/projects/:id", { id: project.id })}/tunnels/${encodeURIComponent(tunnel.id ?? "")}`;

@@ -1,4 +1,4 @@
-// Keeps a defect of one view from taking the whole application with it.
+// An error of one view replaces only that view.
 
 import { Component, type ComponentChildren } from "preact";
 import { Button, Empty } from "../ui/parts";

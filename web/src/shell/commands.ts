@@ -9,7 +9,8 @@ import { to, withQuery } from "../router/match";
 import type { Command } from "./find";
 import { operatorItems, projectItems, workspaceItems } from "./places";
 
-export interface Known {
+/** The data from which the commands are built. */
+export interface PaletteSources {
   /** The project of the page. */
   readonly project: string | undefined;
   readonly projects: readonly Project[];
@@ -22,16 +23,16 @@ export interface Known {
 /** The address of the command that ends the session. It needs a form, not a page. */
 export const SIGN_OUT = "/logout";
 
-export function commands(known: Known): readonly Command[] {
-  const { project, projects, workspaces, tunnels } = known;
+export function commands(sources: PaletteSources): readonly Command[] {
+  const { project, projects, workspaces, tunnels } = sources;
   const here = project ?? (projects.length === 1 ? projects[0]?.id : undefined);
   return [
     ...everywhere(here),
-    ...(here === undefined ? [] : ofProject(here, known)),
+    ...(here === undefined ? [] : ofProject(here, sources)),
     ...[...tunnels].flatMap(([id, list]) => ofTunnels(id, list, id === here ? undefined : projects.find((one) => one.id === id)?.name)),
     ...projects.map((one) => ({ text: one.name, kind: "Project", href: to("/projects/:id", { id: one.id }) })),
     ...workspaces.flatMap(ofWorkspace),
-    ...(known.isOperator ? operatorItems().map((item) => ({ text: item.text, kind: "Installation", href: item.href })) : []),
+    ...(sources.isOperator ? operatorItems().map((item) => ({ text: item.text, kind: "Installation", href: item.href })) : []),
   ];
 }
 
@@ -49,7 +50,7 @@ function everywhere(project: string | undefined): Command[] {
   ];
 }
 
-function ofProject(project: string, { projects, workspaces }: Known): Command[] {
+function ofProject(project: string, { projects, workspaces }: PaletteSources): Command[] {
   const found = projects.find((one) => one.id === project);
   const role = roleIn(workspaces.find((one) => one.id === found?.workspaceId));
   const base = to("/projects/:id", { id: project });

@@ -192,7 +192,7 @@ function Banner() {
   );
 }
 
-/** In every view of the project, because each of them may be the one that refuses something. */
+/** Shown in every view of the project, because any of them may have a refused request. */
 function SuspendedNotice({ project }: { project: string }) {
   const { data } = useProject(project);
   // The status of a suspended project; nothing else has it.

@@ -1,4 +1,4 @@
-/** Signs out with the form of the server-rendered pages, so that it also holds for other tabs. */
+/** Signs out with the form of the server-rendered pages, so that other tabs are signed out as well. */
 export function signOut(): void {
   const form = document.createElement("form");
   form.method = "post";

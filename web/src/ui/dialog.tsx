@@ -53,7 +53,7 @@ export function Dialog({ title, isWide = false, onClose, children }: DialogProps
 
 const FIELDS = "input, select, textarea";
 
-/** Focuses the first field of content that loads later, unless the person has moved on meanwhile. */
+/** Focuses the first field of content that loads later, unless the user has moved the focus meanwhile. */
 function focusWhenLoaded(dialog: HTMLDialogElement): () => void {
   const observer = new MutationObserver(() => {
     const field = dialog.querySelector<HTMLElement>(FIELDS);
@@ -67,9 +67,9 @@ function focusWhenLoaded(dialog: HTMLDialogElement): () => void {
 
 interface ConfirmProps {
   title: string;
-  /** Label of the button that does it. */
+  /** Label of the button that starts the action. */
   verb: string;
-  /** Text that has to be typed first, for what cannot be undone. */
+  /** Text that the user has to type first, for an action that cannot be undone. */
   typed?: string | undefined;
   done: string;
   action: () => Promise<unknown>;
@@ -77,7 +77,7 @@ interface ConfirmProps {
   children: ComponentChildren;
 }
 
-/** Asks before an action that takes something away. */
+/** Requires a confirmation before an action that removes something. */
 export function Confirm({ title, verb, typed, done, action, onClose, children }: ConfirmProps) {
   const [text, setText] = useState("");
   const id = useId();

@@ -45,7 +45,7 @@ export function ButtonLink({ href, look, icon, children }: { href: string; look?
   );
 }
 
-/** Copies a text and says so. */
+/** A button that copies a text and confirms it. */
 export function CopyButton({ text, label, look, onCopied }: { text: string; label: string; look?: "main" | "bare"; onCopied?: () => void }) {
   const [isCopied, setCopied] = useState(false);
   useEffect(() => {
@@ -152,7 +152,7 @@ export function Skeleton({ rows = 4 }: { rows?: number }) {
   );
 }
 
-/** A failure in place, with its next step. */
+/** A failure, shown where it happened, with its next step. */
 export function Failure({ error, onRetry }: { error: ApiError; onRetry?: (() => void) | undefined }) {
   const { path, query } = useAddress();
   const step = nextStep(error, withQuery(path, query));

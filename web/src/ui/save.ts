@@ -1,4 +1,4 @@
-/** Saves a text as a file of the person. */
+/** Saves a text as a file on the user's machine. */
 export function save(name: string, type: string, text: string): void {
   const url = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement("a");

@@ -1,4 +1,4 @@
-// Short notices about what just happened.
+// Short notices about the result of an action.
 
 import { Store, useStore } from "../store";
 import { Button } from "./parts";

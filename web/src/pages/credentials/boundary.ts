@@ -46,7 +46,7 @@ export function boundaryText(choice: BoundaryChoice, projectNames: ReadonlyMap<s
   return `It may ${actions.join(", ")} ${names} ${place}${path}, as far as its permissions allow.`;
 }
 
-/** A boundary that was written as JSON. An error says what is wrong; the server checks the rest. */
+/** A boundary that was written as JSON. The error names the defect; the server checks the rest. */
 export function parseResources(text: string): { value: Record<string, unknown> | undefined; error?: undefined } | { error: string } {
   if (text.trim() === "") return { value: undefined };
   let value: unknown;

@@ -14,7 +14,7 @@ import { PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { UserSessions } from "./sessions";
 
-/** One row, whatever it lists. */
+/** One row of any of the lists. */
 interface Row {
   readonly id: string;
   readonly name: string;

@@ -1,4 +1,4 @@
-// Custom domains: the records to enter, what was found, and when the state changes.
+// Custom domains: the records to enter, the result of each check, and the next change of the state.
 
 import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";

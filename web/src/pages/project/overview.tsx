@@ -1,4 +1,4 @@
-// The overview of a project: what is live, what happens, what it carries.
+// The overview of a project: live objects, events and traffic.
 
 import type { ComponentChildren } from "preact";
 import { useMemo, useRef } from "preact/hooks";

@@ -1,4 +1,4 @@
-// One session of a terminal: its facts, requests for control, and what to do with its recording.
+// One session of a terminal: its facts, requests for control, and the actions on its recording.
 
 import { useState } from "preact/hooks";
 import { callEngine, type Engine, engineBase } from "../../api/client";

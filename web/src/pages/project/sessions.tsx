@@ -145,7 +145,7 @@ function List({ project, names, mayRead, onOpen }: ListProps) {
 
 function choices(all: string, names: ReadonlyMap<string, string>, chosen: string): { value: string; text: string }[] {
   const known = [...names].map(([value, text]) => ({ value, text }));
-  // A filter from an address may name a user who has left.
+  // The address may contain the id of a removed user or server, which has no name.
   const unknown = chosen === "" || names.has(chosen) ? [] : [{ value: chosen, text: chosen }];
   return [{ value: "", text: all }, ...known, ...unknown];
 }

@@ -22,7 +22,7 @@ export function Takedowns({ project, hostname }: { project: string; hostname?: s
   );
 }
 
-/** Those of one name, or all. */
+/** The takedowns of one host name, or all of them. */
 export function takedownsOf(takedowns: readonly Takedown[], hostname: string | undefined): readonly Takedown[] {
   return hostname === undefined ? takedowns : takedowns.filter((one) => one.hostname === hostname);
 }

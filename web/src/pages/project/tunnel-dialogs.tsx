@@ -34,7 +34,7 @@ export function Sentence({ project, tunnel }: { project: string; tunnel: Tunnel 
   return <p>{sentence(tunnel, settings)}</p>;
 }
 
-/** No operation closes a tunnel: its agent owns it. The dialog says how its agent is stopped. */
+/** No operation closes a tunnel: its agent owns it. The dialog shows how its agent is stopped. */
 export function CloseDialog({ tunnel, agents, onClose }: { tunnel: Tunnel; agents: readonly Client[]; onClose: () => void }) {
   const user = useUser().data;
   const isOwn = user !== undefined && tunnel.user_id === user.id;
@@ -57,7 +57,7 @@ export function CloseDialog({ tunnel, agents, onClose }: { tunnel: Tunnel; agent
         ) : (
           "its user can revoke the credential that it uses, and an admin can remove that user from the workspace"
         )}
-        : everything that the credential has opened ends at once.
+        : everything that the credential has opened ends immediately.
       </p>
       <p class="quiet small">The agent is {agents.map(describe).join(", ") || "not connected"}.</p>
     </Dialog>
