@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { ApiError, unreachable } from "../src/api/problem";
 import { Batch, gapMs } from "../src/live/batch";
 import { LiveObjects, MAX_EVENTS } from "../src/live/objects";
+import { Reconnect } from "../src/live/reconnect";
 import { sseReader } from "../src/live/sse";
 import { successorOf } from "../src/live/successor";
 import { add, columns, percentile, rangeOf, requestsOf, type Traffic, trafficQuery } from "../src/live/traffic";
@@ -155,4 +157,86 @@ test("a long line in many pieces is one event, and a line without an end has a l
   assert.throws(() => {
     for (let count = 0; count < 2_000; count += 1) reader.push(piece);
   });
+});
+
+/** The waits of a stream on a clock that the test moves, with the times of its connections. */
+function reconnects() {
+  let now = 0;
+  const timers = new Set<{ at: number; run: () => void }>();
+  const after = (ms: number, run: () => void) => {
+    const timer = { at: now + ms, run };
+    timers.add(timer);
+    return () => void timers.delete(timer);
+  };
+  const connections: number[] = [];
+  const waits = new Reconnect(() => connections.push(now), { after, random: () => 0.5 });
+  const advance = (to: number) => {
+    now = to;
+    for (const timer of [...timers]) {
+      if (timer.at > now || !timers.delete(timer)) continue;
+      timer.run();
+    }
+  };
+  return { waits, connections, advance };
+}
+
+const refusal = (code: string) => new ApiError({ status: 403, code, title: "", detail: "" });
+
+test("a stream that is refused waits, and connects when its project is active again", () => {
+  const { waits, connections, advance } = reconnects();
+  waits.setActive(false);
+  waits.afterFailure(refusal("project_suspended"));
+  advance(15_000);
+  waits.setActive(false);
+  assert.deepEqual(connections, [], "the project is still suspended");
+  waits.setActive(true);
+  assert.deepEqual(connections, [15_000]);
+  advance(60_000);
+  waits.setActive(true);
+  assert.deepEqual(connections, [15_000], "one connection for one change");
+});
+
+test("an engine that receives the end of a suspension late is tried again after short waits", () => {
+  const { waits, connections, advance } = reconnects();
+  for (let refused = 0; refused < 20; refused += 1) waits.afterFailure(refusal("project_suspended"));
+  waits.setActive(false);
+  waits.setActive(true);
+  for (const at of [1_000, 3_000]) {
+    waits.afterFailure(refusal("project_suspended"));
+    advance(at);
+  }
+  assert.deepEqual(connections, [0, 1_000, 3_000]);
+});
+
+test("another refusal, and a project that was active before, keep the wait", () => {
+  const { waits, connections, advance } = reconnects();
+  waits.setActive(true);
+  waits.afterFailure(refusal("insufficient_scope"));
+  waits.setActive(true);
+  advance(29_999);
+  assert.deepEqual(connections, []);
+  advance(30_000);
+  assert.deepEqual(connections, [30_000]);
+});
+
+test("a status starts no connection while the stream does not wait", () => {
+  const { waits, connections, advance } = reconnects();
+  waits.afterFailure(unreachable());
+  waits.cancel();
+  waits.setActive(false);
+  waits.setActive(true);
+  advance(60_000);
+  assert.deepEqual(connections, []);
+});
+
+test("a stream that ends connects soon, and waits longer with each end until it is live", () => {
+  const { waits, connections, advance } = reconnects();
+  for (const at of [250, 2_250]) {
+    waits.afterEnd();
+    advance(at);
+  }
+  waits.reset();
+  waits.afterEnd();
+  advance(2_500);
+  assert.deepEqual(connections, [250, 2_250, 2_500]);
 });

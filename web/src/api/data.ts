@@ -43,8 +43,21 @@ export function useProjects(): Resource<readonly Project[]> {
   });
 }
 
+const loadListeners = new Set<(project: Project) => void>();
+
+/** Calls `listener` with each project that a view loads, until the returned function is called. */
+export function onProjectLoad(listener: (project: Project) => void): () => void {
+  loadListeners.add(listener);
+  return () => loadListeners.delete(listener);
+}
+
 export function useProject(id: string): Resource<Project> {
-  return useResource(`project/${id}`, (signal) => call("get", "/api/projects/tunnels/{project_id}", { path: { project_id: id }, signal }), { every: PROJECT_MS });
+  const load = async (signal: AbortSignal) => {
+    const project = await call("get", "/api/projects/tunnels/{project_id}", { path: { project_id: id }, signal });
+    for (const listener of [...loadListeners]) listener(project);
+    return project;
+  };
+  return useResource(`project/${id}`, load, { every: PROJECT_MS });
 }
 
 export function useSettings(project: string): Resource<Control<"ProjectSettings">> {

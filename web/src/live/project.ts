@@ -1,14 +1,15 @@
 // The live view of a project: one stream for each project and tab, which views share.
 
 import { useEffect } from "preact/hooks";
-import { backoffMs } from "../api/backoff";
 import { engineBase } from "../api/client";
 import { onRecovery, reportFailure, reportSuccess } from "../api/connection";
+import { onProjectLoad } from "../api/data";
 import { invalidate } from "../api/resource";
 import { ApiError, parseProblem, unreachable } from "../api/problem";
 import { Store, useStore } from "../store";
 import { Batch, gapMs } from "./batch";
 import { LiveObjects } from "./objects";
+import { Reconnect } from "./reconnect";
 import { sseReader } from "./sse";
 
 export interface LiveView {
@@ -25,8 +26,6 @@ const SILENCE_MS = 45_000;
 const LINGER_MS = 10_000;
 /** A hidden tab gives its connection back after this time: browsers have six for a host. */
 const HIDDEN_MS = 30_000;
-/** Wait before another attempt after a refusal, which lasts until a user changes something. */
-const REFUSED_MS = 30_000;
 
 const streams = new Map<string, ProjectStream>();
 
@@ -53,13 +52,12 @@ class ProjectStream {
   readonly #onEnd: () => void;
   readonly #objects = new LiveObjects();
   #holders = 0;
-  #attempt = 0;
   #stop: AbortController | undefined;
-  #timer: ReturnType<typeof setTimeout> | undefined;
   #linger: ReturnType<typeof setTimeout> | undefined;
-  #stopRecovery: (() => void) | undefined;
+  #unsubscribe: (() => void) | undefined;
   #hidden: ReturnType<typeof setTimeout> | undefined;
   #isPaused = false;
+  readonly #reconnect = new Reconnect(() => this.#connect());
   readonly #batch = new Batch(
     (texts) => this.#apply(texts),
     () => gapMs(this.#objects.tunnels.size),
@@ -79,9 +77,13 @@ class ProjectStream {
       const stopRecovery = onRecovery(() => {
         if (this.view.get().state === "waiting" && !this.#isPaused) this.#connect();
       });
+      const stopLoads = onProjectLoad((loaded) => {
+        if (loaded.id === this.#project) this.#reconnect.setActive(loaded.status === "active");
+      });
       document.addEventListener("visibilitychange", this.#onVisibility);
-      this.#stopRecovery = () => {
+      this.#unsubscribe = () => {
         stopRecovery();
+        stopLoads();
         document.removeEventListener("visibilitychange", this.#onVisibility);
       };
       this.#connect();
@@ -96,9 +98,9 @@ class ProjectStream {
   #end(): void {
     this.#stop?.abort();
     this.#stop = undefined;
-    clearTimeout(this.#timer);
+    this.#reconnect.cancel();
     clearTimeout(this.#hidden);
-    this.#stopRecovery?.();
+    this.#unsubscribe?.();
     this.#onEnd();
   }
 
@@ -114,13 +116,13 @@ class ProjectStream {
 
   #pause(): void {
     this.#isPaused = true;
-    clearTimeout(this.#timer);
+    this.#reconnect.cancel();
     this.#stop?.abort();
     this.#show({ state: "connecting" });
   }
 
   #connect(): void {
-    clearTimeout(this.#timer);
+    this.#reconnect.cancel();
     this.#stop?.abort();
     const stop = new AbortController();
     this.#stop = stop;
@@ -131,9 +133,7 @@ class ProjectStream {
       this.#show({ state: "waiting", error });
       // The notice of the frame depends on the project's status.
       if (error.code === "project_suspended") invalidate(`project/${this.#project}`);
-      const wait = error.isTemporary ? (error.retryAfterMs ?? backoffMs(this.#attempt, Math.random())) : REFUSED_MS;
-      this.#attempt += 1;
-      this.#timer = setTimeout(() => this.#connect(), wait);
+      this.#reconnect.afterFailure(error);
     });
   }
 
@@ -158,9 +158,7 @@ class ProjectStream {
       // The stream ended, for example because its token expired: reconnect immediately, and the
       // response shows if that is no longer allowed.
       if (this.#stop !== stop || this.#isPaused) return;
-      const wait = this.#attempt === 0 ? 250 : backoffMs(this.#attempt, Math.random());
-      this.#attempt += 1;
-      this.#timer = setTimeout(() => this.#connect(), wait);
+      this.#reconnect.afterEnd();
     } finally {
       clearTimeout(silence);
     }
@@ -168,7 +166,7 @@ class ProjectStream {
 
   #apply(texts: readonly string[]): void {
     this.#objects.apply(texts);
-    this.#attempt = 0;
+    this.#reconnect.reset();
     this.#show({ state: "live", error: undefined });
   }
 
