@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
@@ -23,16 +23,4 @@ test("no source needs a style or an origin that the policy forbids", () => {
 
 test("nothing is kept in the storage of the browser", () => {
   for (const [name, text] of sources) assert.doesNotMatch(text, /localStorage|sessionStorage|indexedDB|document\.cookie/, name);
-});
-
-const PAGES = "../crates/control/src/pages/templates/style.css";
-
-test("the tokens are those of the server-rendered pages", { skip: !existsSync(PAGES) }, () => {
-  const blocks = (path: string) => [...readFileSync(path, "utf8").matchAll(/:root \{([^}]*)\}/g)].map(([, body]) => new Map([...(body ?? "").matchAll(/(--[a-z-]+): ([^;]+);/g)].map(([, name, value]) => [name, value])));
-  const [pages, own] = [blocks(PAGES), blocks("src/style/tokens.css")];
-  assert.equal(pages.length, 2);
-  for (const [index, theme] of pages.entries()) {
-    assert.ok(theme.size >= 11);
-    for (const [name, value] of theme) assert.equal(own[index]?.get(name), value, name);
-  }
 });

@@ -19,7 +19,10 @@ use types::problem::Problem;
 use crate::http_api::problem::Refusal;
 
 /// The style sheet. It is inline, so that a page (also an error page) is one request.
-pub const STYLE: &str = include_str!("templates/style.css");
+pub const STYLE: &str = concat!(
+    include_str!("templates/tokens.css"),
+    include_str!("templates/style.css")
+);
 
 /// A page with status 200.
 pub fn page(template: &impl Template) -> Response {
