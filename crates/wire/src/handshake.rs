@@ -22,8 +22,40 @@ pub const EXT_LANE: &str = "lane/2";
 /// needs `pool/1`.
 pub const EXT_EXCHANGE: &str = "exchange/1";
 
+/// An engine that is being replaced asks the agent to move to the new process
+/// ([`MoveReq`](crate::message::MoveReq)), and data connections name the process of their control
+/// channel ([`process_protocol`]).
+pub const EXT_MOVE: &str = "move/1";
+
 /// The extensions that this version supports.
-pub const EXTENSIONS: &[&str] = &[EXT_POOL, EXT_LANE, EXT_EXCHANGE];
+pub const EXTENSIONS: &[&str] = &[EXT_POOL, EXT_LANE, EXT_EXCHANGE, EXT_MOVE];
+
+/// Start of the ALPN names that select a process of an engine.
+const PROCESS_PREFIX: &str = "svc-process/";
+
+/// Longest id of a process. It is part of every ClientHello of an agent.
+const MAX_PROCESS_ID: usize = 32;
+
+/// The ALPN name that selects a process of an engine while two of them share its listeners. An agent
+/// offers it after the name of the protocol, and it is never chosen. `None` if the id is not valid:
+/// 1 to 32 characters `0-9a-f`.
+pub fn process_protocol(process: &str) -> Option<Vec<u8>> {
+    is_process_id(process.as_bytes()).then(|| format!("{PROCESS_PREFIX}{process}").into_bytes())
+}
+
+/// The process that an ALPN name selects, if it selects one.
+pub fn selected_process(protocol: &[u8]) -> Option<&str> {
+    let id = protocol.strip_prefix(PROCESS_PREFIX.as_bytes())?;
+    if !is_process_id(id) {
+        return None;
+    }
+    std::str::from_utf8(id).ok()
+}
+
+fn is_process_id(id: &[u8]) -> bool {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    (1..=MAX_PROCESS_ID).contains(&id.len()) && id.iter().all(is_digit)
+}
 
 /// Checks the protocol version of a client.
 ///
@@ -59,7 +91,7 @@ pub fn agreed_extensions(peer: &[String]) -> Vec<&'static str> {
     EXTENSIONS
         .iter()
         .copied()
-        .filter(|ours| named(ours) && (*ours == EXT_POOL || named(EXT_POOL)))
+        .filter(|ours| named(ours) && (matches!(*ours, EXT_POOL | EXT_MOVE) || named(EXT_POOL)))
         .collect()
 }
 
@@ -82,7 +114,8 @@ fn major(version: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::{
-        EXT_EXCHANGE, EXT_LANE, EXT_POOL, PROTOCOL_VERSION, agreed_extensions, check_version,
+        EXT_EXCHANGE, EXT_LANE, EXT_MOVE, EXT_POOL, PROTOCOL_VERSION, agreed_extensions,
+        check_version, process_protocol, selected_process,
     };
     use crate::error::ErrorCode;
     use crate::message::ClientDetails;
@@ -152,9 +185,26 @@ mod tests {
         assert_eq!(named(&[EXT_LANE, EXT_POOL]), [EXT_POOL, EXT_LANE]);
         assert_eq!(named(&[EXT_EXCHANGE, EXT_POOL]), [EXT_POOL, EXT_EXCHANGE]);
         assert_eq!(named(&[EXT_EXCHANGE]), Vec::<&str>::new());
+        assert_eq!(named(&[EXT_MOVE]), [EXT_MOVE]);
         // Other versions of lanes are not supported.
         assert_eq!(named(&["lane/1", EXT_POOL]), [EXT_POOL]);
         // A lane is made from a standing connection.
         assert_eq!(named(&[EXT_LANE, "pool/2"]), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_process_is_selected_by_a_protocol_name() {
+        let name = process_protocol("0123456789abcdef").unwrap();
+        assert_eq!(name, b"svc-process/0123456789abcdef");
+        assert_eq!(selected_process(&name), Some("0123456789abcdef"));
+        for id in ["", "0123456789ABCDEF", "a b", &"0".repeat(33)] {
+            assert_eq!(process_protocol(id), None, "{id}");
+            assert_eq!(
+                selected_process(format!("svc-process/{id}").as_bytes()),
+                None
+            );
+        }
+        assert_eq!(selected_process(b"svc/1"), None);
+        assert_eq!(selected_process(b"svc-process/\xff"), None);
     }
 }

@@ -15,8 +15,8 @@ mod wrappers;
 
 pub use control::{
     CloseControlChannelReq, CloseControlChannelRsp, ControlChannelLiveness, ControlChannelOk,
-    ControlChannelOutcome, Heartbeat, OpenControlChannelReq, OpenControlChannelRsp, PoolReq,
-    ServerMessage,
+    ControlChannelOutcome, Heartbeat, MoveReq, MoveRsp, OpenControlChannelReq,
+    OpenControlChannelRsp, PoolReq, ServerMessage,
 };
 pub use details::{ClientDetails, ServerDetails};
 pub use stream::{
@@ -38,7 +38,7 @@ pub struct Message {
     /// The content of this message.
     #[prost(
         oneof = "Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 100"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 100, 101, 102"
     )]
     pub kind: Option<Kind>,
 }
@@ -104,6 +104,12 @@ pub enum Kind {
     /// Engine, extension `pool/1`: open further standing connections.
     #[prost(message, tag = "100")]
     PoolReq(PoolReq),
+    /// Engine, extension `move/1`: open a control channel to another process.
+    #[prost(message, tag = "101")]
+    MoveReq(MoveReq),
+    /// Agent, extension `move/1`: the tunnels are online there.
+    #[prost(message, tag = "102")]
+    MoveRsp(MoveRsp),
 }
 
 impl From<Kind> for Message {

@@ -108,6 +108,19 @@ pub struct PoolReq {
     pub idle_timeout_ms: u32,
 }
 
+/// Our extension `move/1`: the engine is being replaced, and the agent opens a control channel to the
+/// new process. This channel stays open meanwhile.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct MoveReq {
+    /// The new process, as [`process_protocol`](crate::handshake::process_protocol) names it.
+    #[prost(string, tag = "1")]
+    pub process: String,
+}
+
+/// Our extension `move/1`: the tunnels of this channel are online at the new process.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct MoveRsp {}
+
 impl fmt::Debug for PoolReq {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PoolReq")

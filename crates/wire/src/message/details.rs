@@ -66,4 +66,7 @@ pub struct ServerDetails {
     /// Our addition: the extensions in use on this connection, which both ends support.
     #[prost(string, repeated, tag = "101")]
     pub extensions: Vec<String>,
+    /// Our addition: the process of the engine that holds the channel (extension `move/1`).
+    #[prost(string, tag = "102")]
+    pub process: String,
 }
