@@ -9,6 +9,7 @@ pub(crate) mod hello;
 mod host;
 mod inbound;
 mod lanes;
+mod moving;
 mod pool;
 mod session;
 pub(crate) mod shared;

@@ -1,11 +1,12 @@
 //! From an address to a TLS connection with the requested protocol.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::time::timeout;
 use transport::{Socket, TlsStream};
+use wire::handshake::process_protocol;
 
 use crate::{
     HostPort, Trust,
@@ -57,6 +58,17 @@ impl Connector {
         })
     }
 
+    /// The same for one process of the engine, while two of them share its listeners. `None` if the
+    /// name of the process is not valid.
+    pub(crate) fn for_process(&self, process: &str) -> Option<Self> {
+        let mut tls = ClientConfig::clone(&self.tls);
+        tls.alpn_protocols.push(process_protocol(process)?);
+        Some(Self {
+            tls: Arc::new(tls),
+            ..self.clone()
+        })
+    }
+
     /// Resolves, dials and shakes hands, each step with its own time limit. A proxy resolves and
     /// dials instead.
     ///
@@ -76,6 +88,14 @@ impl Connector {
             return Err(ConnectError::not_an_engine(silent));
         }
         Ok(stream)
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connector")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 

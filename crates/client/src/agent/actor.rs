@@ -5,10 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 use types::causes::chain;
 
-use super::{AgentStatus, session::Session, shared::AgentState};
+use super::{
+    AgentStatus,
+    moving::{Move, SessionExit},
+    session::Session,
+    shared::AgentState,
+};
 use crate::ConnectError;
 use crate::agent::tunnel::CloseReason;
 use crate::backoff::{Backoff, random};
@@ -90,20 +96,43 @@ fn wait_after(
     }
 }
 
-/// Runs one channel from its opening to its loss. Returns the error (`None` if it was closed on
-/// request) and its duration.
+/// Runs one channel from its opening to its loss, and those to which the engine moves the agent
+/// meanwhile. Returns the error (`None` if it was closed on request) and the duration of the last
+/// one.
 async fn attempt(shared: &Arc<AgentState>) -> (Option<ConnectError>, Duration) {
-    let opened = tokio::select! {
-        () = shared.stop.cancelled() => return (None, Duration::ZERO),
-        opened = Session::open(shared) => opened,
-    };
-    match opened {
-        Err(error) => (Some(error), Duration::ZERO),
-        Ok(session) => {
-            let since = Instant::now();
-            let ended = session.run().await;
-            shared.clear_routes();
-            (ended.err(), since.elapsed())
+    let mut moving: Option<Move> = None;
+    let mut failed_moves = 0;
+    loop {
+        let process = moving.as_ref().map(|to| to.process.as_str());
+        let opened = tokio::select! {
+            () = shared.stop.cancelled() => return (None, Duration::ZERO),
+            opened = Session::open(shared, process) => opened,
+        };
+        let mut session = match opened {
+            Ok(session) => session,
+            // The earlier channel serves visitors meanwhile.
+            Err(error)
+                if moving.is_some() && error.is_transient() && failed_moves < MOVE_RETRIES =>
+            {
+                failed_moves += 1;
+                info!(error = chain(&error), "not connected to the new process");
+                tokio::time::sleep(RESTART_WAIT).await;
+                continue;
+            }
+            Err(error) => return (Some(error), Duration::ZERO),
+        };
+        failed_moves = 0;
+        if let Some(moved) = moving.take() {
+            session.notify_arrival(moved.arrived);
+        }
+        let since = Instant::now();
+        match session.run().await {
+            SessionExit::Ended(ended) => return (ended.err(), since.elapsed()),
+            SessionExit::Moves(earlier, process) => {
+                let (arrived, arrival) = oneshot::channel();
+                shared.spawn_here(earlier.serve_replaced(arrival));
+                moving = Some(Move { process, arrived });
+            }
         }
     }
 }
@@ -135,6 +164,10 @@ const RESTART: Duration = Duration::from_secs(10);
 /// Maximum delay during a restart. On average a seventh of a second passes between the engine's
 /// return and the next attempt. A thousand agents send 5,000 refused packets per second.
 const RESTART_WAIT: Duration = Duration::from_millis(400);
+
+/// Attempts to connect to another process of the engine after the first one. Then the agent counts as
+/// disconnected, and connects to any process.
+const MOVE_RETRIES: u32 = 3;
 
 #[cfg(test)]
 mod tests {

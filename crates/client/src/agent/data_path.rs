@@ -11,16 +11,31 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::{ConnectError, proxy::ProxyFault};
+use crate::{ConnectError, connect::Connector, proxy::ProxyFault};
 
 /// Results of the data connections of one control channel.
 #[derive(Debug, Default)]
 pub(crate) struct DataPath {
     failures: AtomicU32,
     broken: Notify,
+    /// Selects the process of the engine that holds the control channel.
+    connector: Option<Connector>,
 }
 
 impl DataPath {
+    /// A path whose connections select a process of the engine, or none.
+    pub(crate) fn new(connector: Option<Connector>) -> Self {
+        Self {
+            connector,
+            ..Self::default()
+        }
+    }
+
+    /// Opens the connections of this channel; without one, the agent's own connector does.
+    pub(crate) fn connector(&self) -> Option<&Connector> {
+        self.connector.as_ref()
+    }
+
     /// A connection was opened and completed its hello.
     pub(crate) fn record_success(&self) {
         self.failures.store(0, Ordering::Relaxed);

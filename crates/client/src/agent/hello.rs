@@ -2,7 +2,7 @@
 
 use wire::{
     ErrorCode, Kind,
-    handshake::{EXT_EXCHANGE, EXT_LANE, EXT_POOL, PROTOCOL_VERSION},
+    handshake::{EXT_EXCHANGE, EXT_LANE, EXT_MOVE, EXT_POOL, PROTOCOL_VERSION},
     message::{
         ClientDetails, ControlChannelLiveness, OpenControlChannelReq, ProxyReq, Secret, StreamReq,
     },
@@ -21,6 +21,7 @@ pub(crate) fn control(config: &Config, token: &Token, liveness: ControlChannelLi
         }
         details.extensions.push(EXT_EXCHANGE.to_owned());
     }
+    details.extensions.push(EXT_MOVE.to_owned());
     details.token = Some(token.expose().into());
     Kind::OpenControlChannelReq(OpenControlChannelReq {
         client_details: Some(details),

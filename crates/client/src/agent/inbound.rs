@@ -156,10 +156,11 @@ async fn dial_back(
     visitor: ProxyConnReq,
 ) -> Result<TlsStream, ConnectError> {
     let elsewhere;
+    let own = path.connector().unwrap_or_else(|| shared.connector());
     let connector = match text(visitor.proxy_endpoint.as_ref()) {
-        None | Some("") => shared.connector(),
+        None | Some("") => own,
         Some(endpoint) => {
-            elsewhere = at_endpoint(shared.connector(), endpoint, visitor.secret.as_ref())?;
+            elsewhere = at_endpoint(own, endpoint, visitor.secret.as_ref())?;
             &elsewhere
         }
     };

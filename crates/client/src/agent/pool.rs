@@ -119,7 +119,8 @@ async fn run_pooled_connection(
     secret: Secret,
 ) -> Result<Option<(TlsStream, Arc<MigrationRendezvous>)>, ConnectError> {
     // Boxed for its duration: thousands of connections are idle, few are dialling.
-    let dialling = open_data(shared, shared.connector(), path, String::new(), secret);
+    let connector = path.connector().unwrap_or_else(|| shared.connector());
+    let dialling = open_data(shared, connector, path, String::new(), secret);
     let Some(stream) = over.run_until_cancelled(Box::pin(dialling)).await else {
         return Ok(None);
     };

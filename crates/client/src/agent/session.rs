@@ -11,7 +11,7 @@ use std::{
 };
 
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     time::{sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -19,10 +19,10 @@ use tracing::{debug, info, warn};
 use types::causes::chain;
 use wire::{
     Kind,
-    handshake::{EXT_LANE, EXT_POOL},
+    handshake::{EXT_LANE, EXT_MOVE, EXT_POOL},
     liveness::AgentLiveness,
     message::{
-        CloseControlChannelReq, CloseTunnelReq, ControlChannelOutcome, OpenTunnelReq,
+        CloseControlChannelReq, CloseTunnelReq, ControlChannelOutcome, MoveRsp, OpenTunnelReq,
         OpenTunnelRsp, ProxyConnRsp, ServerMessage, TunnelOutcome,
     },
 };
@@ -32,11 +32,13 @@ use super::{
     channel::{Reader, Writer, split},
     data_path::DataPath,
     hello, inbound,
+    moving::{SessionExit, wait_for_arrival},
     pool::Pool,
     shared::{AgentState, Entry},
 };
 use crate::agent::tunnel::{CloseReason, Online, Status};
 use crate::backoff::{Backoff, random};
+use crate::connect::Connector;
 use crate::error::Step;
 use crate::{ConnectError, Properties, Refusal, RefusalKind, Token};
 
@@ -66,6 +68,14 @@ pub(crate) struct Session {
     ending: Option<Instant>,
     /// Cancelled at the end of the channel: idle connections and lanes without a stream then end.
     end: CancellationToken,
+    /// The process to which the engine asks the agent to move.
+    move_to: Option<String>,
+    /// Notified when the tunnels are online here, by a channel that replaces another one.
+    arrived: Option<oneshot::Sender<()>>,
+    /// Another channel replaces this one, which only serves streams.
+    is_replaced: bool,
+    /// Completed when the tunnels are online on the other channel.
+    arrival: Option<oneshot::Receiver<()>>,
 }
 
 /// State of a tunnel on this channel.
@@ -96,20 +106,29 @@ impl Session {
     /// provider has another one.
     ///
     /// Cancel safe: dropping the future closes the connection.
-    pub(crate) async fn open(shared: &Arc<AgentState>) -> Result<Self, ConnectError> {
+    pub(crate) async fn open(
+        shared: &Arc<AgentState>,
+        process: Option<&str>,
+    ) -> Result<Self, ConnectError> {
+        let selected = process.and_then(|process| shared.connector().for_process(process));
+        let connector = selected.as_ref().unwrap_or_else(|| shared.connector());
         let tokens = &shared.config().tokens;
         let token = tokens.token().await?;
-        match Self::open_with(shared, &token).await {
+        match Self::open_with(shared, connector, &token).await {
             Err(error) if error.is_unauthorized() => match tokens.replacement(&token).await? {
-                Some(token) => Self::open_with(shared, &token).await,
+                Some(token) => Self::open_with(shared, connector, &token).await,
                 None => Err(error),
             },
             opened => opened,
         }
     }
 
-    async fn open_with(shared: &Arc<AgentState>, token: &Token) -> Result<Self, ConnectError> {
-        let (reader, mut writer) = split(shared.connector().connect().await?);
+    async fn open_with(
+        shared: &Arc<AgentState>,
+        connector: &Connector,
+        token: &Token,
+    ) -> Result<Self, ConnectError> {
+        let (reader, mut writer) = split(connector.connect().await?);
         let mut reader = reader;
         let config = shared.config();
         let proposal = AgentLiveness::propose(config.heartbeat);
@@ -134,9 +153,11 @@ impl Session {
         let liveness = AgentLiveness::accept(Some(proposal), ok.liveness, Instant::now())
             .map_err(|error| ConnectError::Protocol(error.to_string()))?;
         let end = CancellationToken::new();
-        let path = Arc::new(DataPath::default());
-        let agreed = ok.server_details.unwrap_or_default().extensions;
-        let speaks = |name: &str| agreed.iter().any(|agreed| agreed == name);
+        let server = ok.server_details.unwrap_or_default();
+        let speaks = |name: &str| server.extensions.iter().any(|agreed| agreed == name);
+        let process = Some(server.process.as_str()).filter(|_| speaks(EXT_MOVE));
+        let selected = process.and_then(|process| shared.connector().for_process(process));
+        let path = Arc::new(DataPath::new(selected));
         let speaks_pool = config.standing && speaks(EXT_POOL);
         let speaks_lane = speaks_pool && config.lanes && speaks(EXT_LANE);
         let (answer, answers) = mpsc::channel(RESPONSE_QUEUE_CAPACITY);
@@ -168,33 +189,78 @@ impl Session {
             unsupported: Vec::new(),
             ending: None,
             end,
+            move_to: None,
+            arrived: None,
+            is_replaced: false,
+            arrival: None,
         })
     }
 
-    /// Runs until the channel is closed on request (`Ok`) or lost.
-    pub(crate) async fn run(mut self) -> Result<(), ConnectError> {
-        let result = self.serve().await;
-        self.end.cancel();
-        self.writer.finish().await;
-        result
+    /// Notifies the earlier channel when the tunnels are online here.
+    pub(crate) fn notify_arrival(&mut self, arrived: oneshot::Sender<()>) {
+        self.arrived = Some(arrived);
     }
 
-    async fn serve(&mut self) -> Result<(), ConnectError> {
+    /// Runs until the channel is closed on request or lost, or until the engine asks the agent to
+    /// move.
+    pub(crate) async fn run(mut self) -> SessionExit {
+        let result = match self.serve().await {
+            Ok(Some(process)) => return SessionExit::Moves(Box::new(self), process),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.finish().await;
+        SessionExit::Ended(result)
+    }
+
+    /// Serves the streams of this channel until the engine closes it. The tunnels are requested and
+    /// closed on another channel, which completes `arrival` when they are online there.
+    pub(crate) async fn serve_replaced(mut self, arrival: oneshot::Receiver<()>) {
+        self.is_replaced = true;
+        self.arrival = Some(arrival);
+        if let Err(error) = self.serve().await {
+            debug!(error = chain(&error), "the earlier channel has ended");
+        }
+        self.finish().await;
+    }
+
+    async fn finish(mut self) {
+        self.end.cancel();
+        for tunnel in self.tunnels.values() {
+            if let Progress::Online { tunnel_id } | Progress::Closing { tunnel_id } = &tunnel.step {
+                self.shared.remove_route(tunnel_id);
+            }
+        }
+        self.writer.finish().await;
+    }
+
+    /// Serves until the channel is closed on request (`Ok(None)`), or the engine asks the agent to
+    /// move to a process.
+    async fn serve(&mut self) -> Result<Option<String>, ConnectError> {
         loop {
             self.reconcile().await?;
+            if let Some(process) = self.move_to.take() {
+                return Ok(Some(process));
+            }
             self.heartbeat().await?;
             let wake_at = self.wake_at();
             tokio::select! {
                 message = self.reader.next() => {
                     self.liveness.on_frame(Instant::now());
                     if let Some(kind) = message? && self.handle(kind)? {
-                        return Ok(());
+                        return Ok(None);
+                    }
+                }
+                has_arrived = wait_for_arrival(&mut self.arrival) => {
+                    self.arrival = None;
+                    if has_arrived {
+                        self.writer.send(Kind::MoveRsp(MoveRsp {})).await?;
                     }
                 }
                 Some(answer) = self.answers.recv() => {
                     self.writer.send(Kind::ProxyConnRsp(answer)).await?;
                 }
-                () = self.shared.woken() => {}
+                () = self.shared.woken(), if !self.is_replaced => {}
                 () = self.path.broken() => return Err(ConnectError::DataPath),
                 () = self.shared.stop.cancelled(), if self.ending.is_none() => {}
                 () = sleep_until(wake_at.into()) => self.check_deadlines()?,
@@ -215,6 +281,9 @@ impl Session {
             self.ending = Some(Instant::now());
             let bye = Kind::CloseControlChannelReq(CloseControlChannelReq {});
             return self.writer.send(bye).await;
+        }
+        if self.is_replaced {
+            return Ok(());
         }
         for entry in self.shared.entries() {
             let now = Instant::now();
@@ -258,7 +327,20 @@ impl Session {
                 },
             }
         }
+        self.report_arrival();
         Ok(())
+    }
+
+    /// Notifies the earlier channel if the engine has answered every request here.
+    fn report_arrival(&mut self) {
+        let mut steps = self.tunnels.values().map(|tunnel| &tunnel.step);
+        if steps.any(|step| matches!(step, Progress::Requested)) {
+            return;
+        }
+        if let Some(arrived) = self.arrived.take() {
+            // The earlier channel may have ended.
+            arrived.send(()).ok();
+        }
     }
 
     async fn request_tunnel(&mut self, entry: &Entry) -> Result<(), ConnectError> {
@@ -348,6 +430,12 @@ impl Session {
                     debug!("standing connections were not negotiated");
                 }
             }
+            Kind::MoveReq(request) => {
+                if !self.is_replaced && self.ending.is_none() {
+                    info!("the engine is being replaced; connecting to the new process");
+                    self.move_to = Some(request.process);
+                }
+            }
             Kind::CloseControlChannelRsp(_) if self.ending.is_some() => return Ok(true),
             Kind::CloseControlChannelRsp(_) => {
                 return Err(ConnectError::Unavailable(
@@ -372,6 +460,16 @@ impl Session {
             debug!("an answer for a tunnel that was not requested");
             return;
         };
+        if self.is_replaced {
+            // Requested before the move, and once more on the other channel.
+            if let Some(TunnelOutcome::TunnelProperties(effective)) = answer.outcome {
+                let tunnel_id = Properties::from_wire(&effective).id.unwrap_or_default();
+                self.shared
+                    .add_route(tunnel_id.clone(), Arc::clone(&tunnel.entry));
+                tunnel.step = Progress::Online { tunnel_id };
+            }
+            return;
+        }
         match answer.outcome {
             Some(TunnelOutcome::TunnelProperties(effective)) => {
                 let properties = Properties::from_wire(&effective);
@@ -456,7 +554,7 @@ impl Session {
             .parse()
             .ok()
             .and_then(|id: u64| self.tunnels.remove(&id));
-        if let Some(tunnel) = tunnel {
+        if let Some(tunnel) = tunnel.filter(|_| !self.is_replaced) {
             self.shared.finish(&tunnel.entry, why);
         }
     }

@@ -228,10 +228,6 @@ impl AgentState {
         self.routes.lock().remove(tunnel_id);
     }
 
-    pub(crate) fn clear_routes(&self) {
-        self.routes.lock().clear();
-    }
-
     /// The tunnel of a stream.
     ///
     /// A stream may overtake the response that names its tunnel, because it arrives on another

@@ -32,7 +32,10 @@ async fn an_agent_identifies_itself_and_its_tunnel_comes_online() {
     let details = hello.client_details.clone().unwrap();
     assert_eq!(text(details.os.as_ref()), Some(std::env::consts::OS));
     assert_eq!(details.labels["site"], "bern");
-    assert_eq!(details.extensions, ["pool/1", "lane/2", "exchange/1"]);
+    assert_eq!(
+        details.extensions,
+        ["pool/1", "lane/2", "exchange/1", "move/1"]
+    );
     assert_eq!(hello.liveness.unwrap().heartbeat_interval_ms, 1000);
     channel.welcome(&hello).await;
     let request = channel.tunnel_request().await;

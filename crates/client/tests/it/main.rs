@@ -11,6 +11,7 @@ mod connect;
 mod dial;
 mod examples;
 mod fake;
+mod moving;
 mod streams;
 mod tokens;
 

@@ -1,0 +1,77 @@
+//! Moves to another process of the engine.
+
+use svc_client::{Properties, Status};
+use tokio::time::timeout;
+use wire::{
+    Kind,
+    message::{CloseTunnelRsp, MoveReq},
+};
+
+use super::{
+    fake::{FakeEngine, SOON},
+    until,
+};
+
+fn move_req() -> Kind {
+    Kind::MoveReq(MoveReq {
+        process: "0123456789abcdef".to_owned(),
+    })
+}
+
+#[tokio::test]
+async fn an_agent_is_online_at_the_new_process_before_it_reports_so() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let mut tunnel = agent.open(Properties::http().named("demo"));
+    let mut earlier = engine.control_with_tunnel().await;
+    timeout(SOON, tunnel.online()).await.unwrap().unwrap();
+
+    earlier.send(move_req()).await;
+    let mut next = engine.control().await;
+    let request = next.tunnel_request().await;
+    next.grant(&request, "t-2").await;
+    let answer = earlier.next().await;
+    assert!(matches!(answer, Kind::MoveRsp(_)), "{answer:?}");
+    until(
+        &tunnel,
+        |status| matches!(status, Status::Online(online) if online.tunnel_id == "t-2"),
+    )
+    .await;
+
+    // The end of the earlier channel and of its tunnels is not the end of the tunnel.
+    let tunnel_id = "t-1".to_owned();
+    let closed = Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id });
+    earlier.send(closed).await;
+    drop(earlier);
+    // Another tunnel is requested only on the new channel.
+    let _second = agent.open(Properties::http().named("second"));
+    let request = next.tunnel_request().await;
+    next.grant(&request, "t-3").await;
+    let status = tunnel.status().borrow().clone();
+    assert!(
+        matches!(&status, Status::Online(online) if online.tunnel_id == "t-2"),
+        "{status:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_reach_the_new_process_tries_again() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let tunnel = agent.open(Properties::http().named("demo"));
+    let mut earlier = engine.control_with_tunnel().await;
+    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
+
+    earlier.send(move_req()).await;
+    engine.drop_next().await;
+    let mut next = engine.control().await;
+    let status = tunnel.status().borrow().clone();
+    assert!(
+        matches!(&status, Status::Online(online) if online.tunnel_id == "t-1"),
+        "{status:?}"
+    );
+    let request = next.tunnel_request().await;
+    next.grant(&request, "t-2").await;
+    let answer = earlier.next().await;
+    assert!(matches!(answer, Kind::MoveRsp(_)), "{answer:?}");
+}
