@@ -32,6 +32,8 @@ pub mod clock;
 pub mod config;
 pub mod connections;
 pub mod counts;
+#[cfg(unix)]
+pub mod descriptors;
 pub mod documents;
 pub mod files;
 pub mod generations;

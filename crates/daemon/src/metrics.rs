@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use tokio_util::sync::CancellationToken;
 
 pub use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -121,15 +122,40 @@ pub async fn serve(
     let Some(address) = config.listener() else {
         return Ok(None);
     };
+    let listener = tokio::net::TcpListener::bind(address).await;
+    let listener = listener.map_err(|source| MetricsError::Bind { address, source })?;
+    let begin = CancellationToken::new();
+    begin.cancel();
+    serve_on(config, listener, recorder, readiness, begin).map(Some)
+}
+
+/// Serves a bound listener with the settings of `config` from the cancellation of `begin` on. Until
+/// then another process may serve it.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_on(
+    config: &MetricsConfig,
+    listener: tokio::net::TcpListener,
+    recorder: PrometheusHandle,
+    readiness: Readiness,
+    begin: CancellationToken,
+) -> Result<MetricsServer, MetricsError> {
+    config.check()?;
     let scrapes = Scrapes {
         path: config.path.clone(),
         bearer_token: config.bearer_token.clone(),
         recorder,
     };
-    let server = start(address, Some(scrapes), readiness).await?;
+    let respond = Arc::new(Respond {
+        scrapes: Some(scrapes),
+        readiness,
+    });
+    let server = SmallServer::start_on("metrics", listener, respond, begin);
+    let server = server.map_err(|source| MetricsError::Listener { source })?;
     let path = config.path.as_str();
     tracing::info!(address = %server.local_addr(), path, "metrics are served");
-    Ok(Some(server))
+    Ok(MetricsServer(server))
 }
 
 /// Starts a listener with the health routes only. They reveal nothing, so the address may be that
@@ -141,15 +167,10 @@ pub async fn serve_health(
     address: SocketAddr,
     readiness: Readiness,
 ) -> Result<MetricsServer, MetricsError> {
-    start(address, None, readiness).await
-}
-
-async fn start(
-    address: SocketAddr,
-    scrapes: Option<Scrapes>,
-    readiness: Readiness,
-) -> Result<MetricsServer, MetricsError> {
-    let respond = Arc::new(Respond { scrapes, readiness });
+    let respond = Arc::new(Respond {
+        scrapes: None,
+        readiness,
+    });
     let server = SmallServer::start("metrics", address, respond).await;
     let server = server.map_err(|source| MetricsError::Bind { address, source })?;
     Ok(MetricsServer(server))
@@ -178,7 +199,6 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
     use tokio::time::Instant;
-    use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::small_http::connection;

@@ -14,6 +14,8 @@ pub enum Signal {
     Interrupt,
     /// SIGHUP.
     HangUp,
+    /// SIGUSR2.
+    User2,
     /// SIGWINCH.
     WindowChange,
     /// SIGTSTP.
@@ -57,6 +59,7 @@ fn source(signal: Signal) -> io::Result<Source> {
         Signal::Terminate => SignalKind::terminate(),
         Signal::Interrupt => SignalKind::interrupt(),
         Signal::HangUp => SignalKind::hangup(),
+        Signal::User2 => SignalKind::user_defined2(),
         Signal::WindowChange => SignalKind::window_change(),
         Signal::Suspend => SignalKind::from_raw(libc::SIGTSTP),
         Signal::Continue => SignalKind::from_raw(libc::SIGCONT),
@@ -77,7 +80,11 @@ fn source(signal: Signal) -> io::Result<Source> {
     Ok(match signal {
         Signal::Terminate => Source::CtrlClose(ctrl_close()?),
         Signal::Interrupt => Source::CtrlC(ctrl_c()?),
-        Signal::HangUp | Signal::WindowChange | Signal::Suspend | Signal::Continue => Source::Never,
+        Signal::HangUp
+        | Signal::User2
+        | Signal::WindowChange
+        | Signal::Suspend
+        | Signal::Continue => Source::Never,
     })
 }
 

@@ -53,9 +53,31 @@ impl SmallServer {
         respond: Arc<impl Respond>,
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
+        let begin = CancellationToken::new();
+        begin.cancel();
+        Self::start_on(name, listener, respond, begin)
+    }
+
+    /// Serves a bound listener from the cancellation of `begin` on. Until then another process may
+    /// serve it.
+    ///
+    /// # Errors
+    /// The listener cannot be used.
+    pub fn start_on(
+        name: &'static str,
+        listener: TcpListener,
+        respond: Arc<impl Respond>,
+        begin: CancellationToken,
+    ) -> std::io::Result<Self> {
         let local_addr = listener.local_addr()?;
         let stop = CancellationToken::new();
-        let task = tokio::spawn(run(name, listener, respond, stop.clone()));
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            let started = stopped.run_until_cancelled(begin.cancelled()).await;
+            if started.is_some() {
+                run(name, listener, respond, stopped).await;
+            }
+        });
         Ok(Self {
             local_addr,
             task,

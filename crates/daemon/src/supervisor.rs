@@ -11,6 +11,10 @@ use std::time::Duration;
 
 use self::socket::{Socket, since_the_start};
 
+/// Start of the names of sockets that a process of this program has given to its supervisor. Other
+/// names are those of the operator.
+pub const STORE_PREFIX: &str = "svc-";
+
 /// The supervisor that started the process.
 #[derive(Debug)]
 pub struct Supervisor {
@@ -76,6 +80,31 @@ impl Supervisor {
         self.send("STOPPING=1");
     }
 
+    /// Reports that another process, which this one has started, is the main process now, and that
+    /// it is ready. Later messages of this process are ignored.
+    pub fn replaced_by(&self, pid: u32) {
+        self.send(&format!("MAINPID={pid}\nREADY=1"));
+    }
+
+    /// Keeps sockets open beyond the end of the process: its supervisor passes them to the next one
+    /// (`FileDescriptorStoreMax=`). Sockets that it has already are ignored. `name` is shown by the
+    /// supervisor, after [`STORE_PREFIX`].
+    #[cfg(unix)]
+    pub fn keep_open(&self, name: &str, sockets: &[std::os::fd::BorrowedFd<'_>]) {
+        let Some(socket) = &self.socket else { return };
+        let message = format!("FDSTORE=1\nFDNAME={STORE_PREFIX}{name}");
+        for part in sockets.chunks(crate::descriptors::MAX_DESCRIPTORS) {
+            if let Err(error) = socket.send_with(message.as_bytes(), part) {
+                tracing::debug!(%error, "the supervisor could not be given a socket");
+            }
+        }
+    }
+
+    /// Closes the sockets with a full name that the supervisor keeps.
+    pub fn forget(&self, full_name: &str) {
+        self.send(&format!("FDSTOREREMOVE=1\nFDNAME={full_name}"));
+    }
+
     /// Reports the status of the process, in one line for operators.
     pub fn status(&self, text: &str) {
         let line: String = text
@@ -109,6 +138,7 @@ impl Supervisor {
 #[cfg(unix)]
 mod socket {
     use std::io;
+    use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
     use std::os::unix::net::{SocketAddr, UnixDatagram};
     use std::path::Path;
     use std::time::Duration;
@@ -140,6 +170,16 @@ mod socket {
 
         pub(super) fn send(&self, message: &[u8]) -> io::Result<usize> {
             self.0.send(message)
+        }
+
+        /// Sends copies of descriptors with a message.
+        pub(super) fn send_with(
+            &self,
+            message: &[u8],
+            descriptors: &[BorrowedFd<'_>],
+        ) -> io::Result<usize> {
+            let numbers: Vec<RawFd> = descriptors.iter().map(|open| open.as_raw_fd()).collect();
+            crate::descriptors::send_once(self.0.as_raw_fd(), message, &numbers)
         }
     }
 

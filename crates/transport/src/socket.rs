@@ -152,6 +152,21 @@ impl Socket {
         Ok(())
     }
 
+    /// Separates the connection from the bytes that the next reads would return first, and from the
+    /// address of the peer: for another process.
+    ///
+    /// # Errors
+    /// If the system refuses; the connection is closed then.
+    pub fn into_parts(mut self) -> io::Result<(std::net::TcpStream, Vec<u8>, SocketAddr)> {
+        self.detach()?;
+        let Io::Detached(stream) = std::mem::replace(&mut self.io, Io::Unregistered) else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let rest = self.read_ahead.take();
+        let rest = rest.as_ref().map_or(&[][..], ReadBuffer::rest).to_vec();
+        Ok((stream, rest, self.peer))
+    }
+
     /// Lets the connection fail if the peer accepts none of the data in flight for `limit`, even if
     /// it still acknowledges probes (Linux; no effect elsewhere). `None`: no limit.
     pub fn limit_stall(&self, limit: Option<Duration>) {
@@ -394,6 +409,24 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::TimedOut);
             drop(far);
         }
+    }
+
+    #[tokio::test]
+    async fn the_parts_of_a_socket_have_all_unread_bytes() {
+        let (mut near, mut far) = pair().await;
+        far.write_all(b"abcdef").await.unwrap();
+        let mut two = [0; 2];
+        near.read_exact(&mut two).await.unwrap();
+        near.unread(&two).unwrap();
+        let peer = near.peer();
+        let (stream, rest, at) = near.into_parts().unwrap();
+        assert_eq!((rest.as_slice(), at), (&b"abcdef"[..], peer));
+        far.write_all(b"g").await.unwrap();
+        let mut next = Socket::new(TcpStream::from_std(stream).unwrap(), at);
+        next.unread(&rest).unwrap();
+        let mut all = [0; 7];
+        next.read_exact(&mut all).await.unwrap();
+        assert_eq!(&all, b"abcdefg");
     }
 
     #[tokio::test]

@@ -117,6 +117,12 @@ pub enum MetricsError {
         /// The system's error.
         source: io::Error,
     },
+    /// A bound listener cannot be used.
+    #[error("the metrics listener cannot be used: {source}")]
+    Listener {
+        /// The system's error.
+        source: io::Error,
+    },
     /// The recorder could not be installed.
     #[error("the metrics recorder cannot be installed: {0}")]
     Recorder(BuildError),
