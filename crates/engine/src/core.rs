@@ -24,6 +24,7 @@ use crate::directory::Project;
 use crate::edge::UpstreamPool;
 use crate::edge::revocation::ActiveVisits;
 use crate::geo::Countries;
+use crate::handover::Handover;
 use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts};
 use crate::live::{Live, LiveTunnel, Namespace, PublishedName};
@@ -36,8 +37,8 @@ use crate::webtty::Sessions;
 pub(crate) struct Core {
     pub(crate) config: EngineConfig,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The start of the engine, on the clock that never jumps.
-    pub(crate) started: Instant,
+    /// Replacement by a new process, and of an earlier one.
+    pub(crate) handover: Handover,
     pub(crate) live: Arc<Live<Agent>>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) tenancy: Tenancy,
@@ -152,7 +153,8 @@ impl Core {
     /// Returns true if agents of a previous process may still be reconnecting, so that a name
     /// without an agent is not known to be unused.
     pub(crate) fn is_starting(&self) -> bool {
-        self.started.elapsed() < self.config.timeouts.startup_grace
+        let since = self.handover.serving_since();
+        since.is_none_or(|since| since.elapsed() < self.config.timeouts.startup_grace)
     }
 
     /// Visits that are being served, by all workers.

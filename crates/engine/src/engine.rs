@@ -1,6 +1,8 @@
 //! Start and stop of an engine.
 
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -31,8 +33,9 @@ use crate::domains::{DomainCertificates, DomainResolver, Domains, ProjectDomains
 use crate::edge::UpstreamPool;
 use crate::edge::revocation::{self, ActiveVisits};
 use crate::geo::{Countries, GeoError};
+use crate::handover::{Handover, Origin, Predecessor, Replacement};
 use crate::limits::SourceVisits;
-use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs, bind, serve_plain, serve_tls};
+use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs, serve_plain, serve_tls};
 use crate::live::{HostnameError, Live, LiveLimits, Namespace};
 use crate::managed::{LinkHandle, PlatformLink};
 use crate::metrics::{EngineMetrics, REFRESH};
@@ -40,6 +43,10 @@ use crate::start_error::StartError;
 use crate::storage::Storage;
 use crate::webtty::Sessions;
 use crate::webtty::recordings::Recorder;
+
+mod listeners;
+
+use self::listeners::Listeners;
 
 /// Time limit for agents and their last messages once the visits are over.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -51,6 +58,8 @@ pub struct RunningEngine {
     http: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
     link: Option<Arc<link::Status>>,
+    core: Arc<Core>,
+    removed_listeners: Vec<String>,
     stopping: JoinHandle<()>,
 }
 
@@ -75,6 +84,32 @@ impl RunningEngine {
         self.link.as_ref()
     }
 
+    /// Replaces this engine by another process.
+    pub fn replacement(&self) -> Replacement {
+        Replacement::new(Arc::clone(&self.core))
+    }
+
+    /// Copies of the listening sockets, with the names of their listeners, for the supervisor.
+    ///
+    /// # Errors
+    /// The system refuses descriptors.
+    pub fn listeners(&self) -> io::Result<Vec<(&'static str, OwnedFd)>> {
+        self.core.handover.listeners()
+    }
+
+    /// Names of inherited sockets that no listener uses any more.
+    pub fn removed_listeners(&self) -> &[String] {
+        &self.removed_listeners
+    }
+
+    /// Waits until the engine accepts connections. Without a predecessor it does immediately.
+    /// Returns false if it stops before.
+    pub async fn serves(&self) -> bool {
+        let begin = self.core.handover.begin();
+        let drain = self.core.shutdown.drain();
+        drain.run_until_cancelled(begin.cancelled()).await.is_some()
+    }
+
     /// Waits until the engine has stopped: either drained, or stopped hard at the deadline.
     pub async fn stopped(self) {
         if let Err(error) = self.stopping.await {
@@ -95,12 +130,38 @@ pub async fn start(config: EngineConfig, shutdown: Shutdown) -> Result<RunningEn
 ///
 /// # Errors
 /// As [`start`].
-#[expect(clippy::too_many_lines, reason = "starts the parts in their order")]
 pub async fn start_with_clock(
     config: EngineConfig,
     shutdown: Shutdown,
     clock: Arc<dyn Clock>,
 ) -> Result<RunningEngine, StartError> {
+    start_parts(config, shutdown, clock, Origin::none()).await
+}
+
+/// As [`start`], with sockets of the supervisor or of the process that this one replaces.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_from(
+    config: EngineConfig,
+    shutdown: Shutdown,
+    origin: Origin,
+) -> Result<RunningEngine, StartError> {
+    start_parts(config, shutdown, Arc::new(SystemClock), origin).await
+}
+
+#[expect(clippy::too_many_lines, reason = "starts the parts in their order")]
+async fn start_parts(
+    config: EngineConfig,
+    shutdown: Shutdown,
+    clock: Arc<dyn Clock>,
+    origin: Origin,
+) -> Result<RunningEngine, StartError> {
+    let Origin {
+        mut sockets,
+        predecessor,
+    } = origin;
+    let handover = Handover::new();
     let base: Hostname = config
         .host
         .parse()
@@ -132,10 +193,16 @@ pub async fn start_with_clock(
     let namespace = namespace.with_domains(domains);
     let countries = countries(&config).await?;
     let (access_log, log_thread) = open_access_log(&config)?;
-    let metrics = daemon::metrics::serve(&config.metrics, recorder, readiness.clone()).await?;
+    let metrics = listeners::bind_metrics(&config.metrics, &handover, &mut sockets)?;
+    let metrics = metrics.map(|listener| {
+        let (begin, readiness) = (handover.begin().clone(), readiness.clone());
+        daemon::metrics::serve_on(&config.metrics, listener, recorder, readiness, begin)
+    });
+    let metrics = metrics.transpose()?;
 
     let workers = Workers::per_core("svc-worker").map_err(StartError::Workers)?;
-    let listeners = Listeners::bind(&config, workers.count())?;
+    let listeners = Listeners::bind(&config, workers.count(), &handover, &mut sockets)?;
+    let removed_listeners = sockets.finish()?;
     let responder = Certificates::bind_responder(config.acme.as_ref())?;
 
     let live = Live::new(live_limits(&config), Arc::clone(&clock));
@@ -162,7 +229,7 @@ pub async fn start_with_clock(
         page_footer: PageFooter::new(&config.pages),
         config,
         clock,
-        started: Instant::now(),
+        handover,
         live,
         tokens,
         tenancy,
@@ -205,6 +272,7 @@ pub async fn start_with_clock(
     readiness.set_ready(managed.is_none());
     let managed = managed.map(|managed| managed.follow(&core, &readiness));
     info!(tls = %tls_addr, host = core.config.host, "the engine is running");
+    take_over(&core, predecessor).await?;
 
     let link = managed.as_ref().map(LinkHandle::status);
     let metrics_addr = metrics.as_ref().map(MetricsServer::local_addr);
@@ -218,8 +286,10 @@ pub async fn start_with_clock(
         responder,
         log_thread,
     };
-    let stopping = tokio::spawn(run_until_stopped(core, parts));
+    let stopping = tokio::spawn(run_until_stopped(Arc::clone(&core), parts));
     Ok(RunningEngine {
+        core,
+        removed_listeners,
         tls: tls_addr,
         http: http_addr,
         metrics: metrics_addr,
@@ -276,36 +346,18 @@ async fn open_authority(
     }
 }
 
-/// Bound listeners, one of each kind per worker.
-struct Listeners {
-    tls: Vec<std::net::TcpListener>,
-    /// Empty without a plain listener.
-    http: Vec<std::net::TcpListener>,
-    tls_addr: SocketAddr,
-    http_addr: Option<SocketAddr>,
-}
-
-impl Listeners {
-    fn bind(config: &EngineConfig, workers: usize) -> Result<Self, StartError> {
-        let listen = |key, address| {
-            bind(address, workers).map_err(|source| StartError::Listen {
-                key,
-                address,
-                source,
-            })
-        };
-        let tls = listen("tls.listen_addr", config.tls)?;
-        let http = config
-            .http
-            .map(|address| listen("http.listen_addr", address));
-        let http = http.transpose()?.unwrap_or_default();
-        Ok(Self {
-            tls_addr: local(&tls, config.tls),
-            http_addr: config.http.map(|address| local(&http, address)),
-            tls,
-            http,
-        })
+/// Reports to the old process that this one is ready, and serves when that one allows it. Without an
+/// old process it serves immediately.
+async fn take_over(core: &Arc<Core>, predecessor: Option<Predecessor>) -> Result<(), StartError> {
+    let Some(mut predecessor) = predecessor else {
+        core.handover.start_serving();
+        return Ok(());
+    };
+    for (record, sockets) in std::mem::take(&mut predecessor.ports) {
+        core.tcp_ports.inherit(record, sockets);
     }
+    let following = predecessor.follow(core).await;
+    following.map_err(StartError::Predecessor)
 }
 
 /// The state of each worker, for its runtime.
@@ -358,7 +410,7 @@ struct Parts {
 /// are notified, visits finish, agents are disconnected, recordings are stored, connections to
 /// other servers finish, workers stop, and the log is flushed. A hard stop aborts any of these
 /// waits.
-async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
+async fn run_until_stopped(core: Arc<Core>, mut parts: Parts) {
     let drain = core.shutdown.drain();
     let hard = core.shutdown.hard();
     let mut refresh = tokio::time::interval(REFRESH);
@@ -381,6 +433,14 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     }
     info!("draining");
     parts.readiness.set_ready(false);
+    core.handover.close_listeners();
+    if core.handover.replaced().is_cancelled() {
+        // The new process serves the same address.
+        if let Some(metrics) = parts.metrics.take() {
+            metrics.stop().await;
+        }
+        core.handover.release();
+    }
     core.live.end_subscriptions();
     core.visits.close();
     core.agents.close();
@@ -430,6 +490,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     if let Some(metrics) = metrics {
         metrics.stop().await;
     }
+    core.handover.close();
     info!("stopped");
 }
 
@@ -464,7 +525,8 @@ async fn finish_connections(core: &Core, link: Option<LinkHandle>) {
 }
 
 fn serve(core: &Arc<Core>, tls: Vec<std::net::TcpListener>, http: Vec<std::net::TcpListener>) {
-    for (listener, worker) in tls.into_iter().zip(core.workers()) {
+    // There may be more listeners than workers, if they are those of an earlier process.
+    for (listener, worker) in tls.into_iter().zip(core.workers().iter().cycle()) {
         let at = Arc::clone(worker);
         worker.runtime.spawn(async move {
             match TcpListener::from_std(listener) {
@@ -473,7 +535,7 @@ fn serve(core: &Arc<Core>, tls: Vec<std::net::TcpListener>, http: Vec<std::net::
             }
         });
     }
-    for (listener, worker) in http.into_iter().zip(core.workers()) {
+    for (listener, worker) in http.into_iter().zip(core.workers().iter().cycle()) {
         let at = Arc::clone(worker);
         worker.runtime.spawn(async move {
             match TcpListener::from_std(listener) {
@@ -482,13 +544,6 @@ fn serve(core: &Arc<Core>, tls: Vec<std::net::TcpListener>, http: Vec<std::net::
             }
         });
     }
-}
-
-fn local(listeners: &[std::net::TcpListener], configured: SocketAddr) -> SocketAddr {
-    let bound = listeners
-        .first()
-        .and_then(|listener| listener.local_addr().ok());
-    bound.unwrap_or(configured)
 }
 
 fn live_limits(config: &EngineConfig) -> LiveLimits {

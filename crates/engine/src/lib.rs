@@ -19,6 +19,7 @@ pub mod domains;
 mod edge;
 mod engine;
 mod geo;
+mod handover;
 mod limits;
 mod listen;
 pub mod live;
@@ -29,6 +30,7 @@ mod start_error;
 mod storage;
 pub mod webtty;
 
-pub use engine::{RunningEngine, start, start_with_clock};
+pub use engine::{RunningEngine, start, start_from, start_with_clock};
 pub use geo::GeoError;
+pub use handover::{HandoverError, Origin, Replacement};
 pub use start_error::StartError;

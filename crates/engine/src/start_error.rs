@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use daemon::config::ConfigError;
+use daemon::descriptors::InheritError;
 use daemon::metrics::MetricsError;
 use daemon::tls::TlsError;
 
@@ -78,6 +79,12 @@ pub enum StartError {
     /// The storage for terminal recordings cannot be opened.
     #[error(transparent)]
     Recordings(#[from] crate::webtty::recordings::OpenError),
+    /// The sockets from the supervisor do not match the configuration.
+    #[error(transparent)]
+    Inherited(#[from] InheritError),
+    /// The old process has ended before this one has replaced it.
+    #[error("the old process has ended")]
+    Predecessor(#[source] io::Error),
     /// The system refuses threads or descriptors.
     #[error("the workers cannot be started")]
     Workers(#[source] io::Error),

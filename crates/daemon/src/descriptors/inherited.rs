@@ -5,7 +5,7 @@
 //! this one replaces. A listener takes the sockets of its address, whatever their names are.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,13 +31,7 @@ pub struct InheritedSockets {
 struct Inherited {
     name: String,
     address: SocketAddr,
-    socket: Socket,
-}
-
-#[derive(Debug)]
-enum Socket {
-    Tcp(TcpListener),
-    Udp(UdpSocket),
+    listener: TcpListener,
 }
 
 /// Reasons why inherited sockets cannot be used.
@@ -46,8 +40,8 @@ pub enum InheritError {
     /// The variables of the supervisor are not valid.
     #[error("LISTEN_FDS is not a number from 0 to {MAX_SOCKETS}: {0}")]
     Variable(String),
-    /// A descriptor is not a socket of a supported kind.
-    #[error("the inherited socket {name} is neither a TCP listener nor a UDP socket")]
+    /// A descriptor is not a TCP listener.
+    #[error("the inherited socket {name} is not a TCP listener")]
     Kind {
         /// Its name in LISTEN_FDNAMES, or its number.
         name: String,
@@ -130,27 +124,17 @@ impl InheritedSockets {
             source,
         };
         let kind = getsockopt(&socket, sockopt::SockType);
-        let (socket, address) = match kind.map_err(|error| failed(error.into()))? {
-            SockType::Stream => {
-                let is_listening = getsockopt(&socket, sockopt::AcceptConn);
-                if !is_listening.map_err(|error| failed(error.into()))? {
-                    return Err(failed(io::ErrorKind::InvalidInput.into()));
-                }
-                let socket = TcpListener::from(socket);
-                let address = socket.local_addr().map_err(failed)?;
-                (Socket::Tcp(socket), address)
-            }
-            SockType::Datagram => {
-                let socket = UdpSocket::from(socket);
-                let address = socket.local_addr().map_err(failed)?;
-                (Socket::Udp(socket), address)
-            }
-            _ => return Err(failed(io::ErrorKind::Unsupported.into())),
-        };
+        let is_listening = getsockopt(&socket, sockopt::AcceptConn);
+        let kind = kind.map_err(|error| failed(error.into()))?;
+        if kind != SockType::Stream || !is_listening.map_err(|error| failed(error.into()))? {
+            return Err(failed(io::ErrorKind::InvalidInput.into()));
+        }
+        let listener = TcpListener::from(socket);
         self.sockets.push(Inherited {
             name: name.to_owned(),
-            address,
-            socket,
+            // A Unix socket has no such address.
+            address: listener.local_addr().map_err(failed)?,
+            listener,
         });
         Ok(())
     }
@@ -160,33 +144,11 @@ impl InheritedSockets {
     /// # Errors
     /// The system refuses to change a socket.
     pub fn take_listeners(&mut self, address: SocketAddr) -> io::Result<Vec<TcpListener>> {
-        let is_wanted = |socket: &Inherited| {
-            socket.address == address && matches!(socket.socket, Socket::Tcp(_))
-        };
+        let is_wanted = |inherited: &mut Inherited| inherited.address == address;
         let mut taken = Vec::new();
-        for inherited in self.sockets.extract_if(.., |socket| is_wanted(socket)) {
-            if let Socket::Tcp(listener) = inherited.socket {
-                listener.set_nonblocking(true)?;
-                taken.push(listener);
-            }
-        }
-        Ok(taken)
-    }
-
-    /// Takes the UDP sockets of an address, non-blocking. Empty if there are none.
-    ///
-    /// # Errors
-    /// The system refuses to change a socket.
-    pub fn take_udp(&mut self, address: SocketAddr) -> io::Result<Vec<UdpSocket>> {
-        let is_wanted = |socket: &Inherited| {
-            socket.address == address && matches!(socket.socket, Socket::Udp(_))
-        };
-        let mut taken = Vec::new();
-        for inherited in self.sockets.extract_if(.., |socket| is_wanted(socket)) {
-            if let Socket::Udp(socket) = inherited.socket {
-                socket.set_nonblocking(true)?;
-                taken.push(socket);
-            }
+        for inherited in self.sockets.extract_if(.., is_wanted) {
+            inherited.listener.set_nonblocking(true)?;
+            taken.push(inherited.listener);
         }
         Ok(taken)
     }
@@ -237,14 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_takes_the_sockets_of_its_address_and_kind() {
+    fn a_listener_takes_the_sockets_of_its_address() {
         let (listener, address) = listener();
         let copy = listener.try_clone().unwrap();
-        let udp = UdpSocket::bind(address).unwrap();
         let mut inherited = InheritedSockets::none();
         inherited.add("a", listener.into()).unwrap();
         inherited.add("b", copy.into()).unwrap();
-        inherited.add("c", udp.into()).unwrap();
         let other = SocketAddr::from(([127, 0, 0, 2], address.port()));
         assert!(inherited.take_listeners(other).unwrap().is_empty());
         let taken = inherited.take_listeners(address).unwrap();
@@ -252,7 +212,6 @@ mod tests {
         let error = taken[0].accept().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         assert!(inherited.take_listeners(address).unwrap().is_empty());
-        assert_eq!(inherited.take_udp(address).unwrap().len(), 1);
         assert!(inherited.finish().unwrap().is_empty());
     }
 
@@ -272,11 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn only_sockets_of_the_internet_are_accepted() {
+    fn only_tcp_listeners_are_accepted() {
         let (one, _) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut inherited = InheritedSockets::none();
         assert!(inherited.add("unix", one.into()).is_err());
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(inherited.add("file", file.into()).is_err());
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(inherited.add("udp", udp.into()).is_err());
     }
 }

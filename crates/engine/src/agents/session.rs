@@ -3,6 +3,7 @@
 
 mod admission;
 mod deferred;
+mod greeting;
 mod opening;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,22 +15,22 @@ use std::time::{Duration, Instant};
 
 use credentials::VerifiedToken;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, info};
 use transport::TlsStream;
-use types::client::{Client, check_labels};
 use types::id::{StreamId, TunnelId};
 use types::permission::Permission;
 use types::tunnel::Hostname;
 use wire::liveness::EngineLiveness;
 use wire::message::{
-    ClientDetails, CloseControlChannelRsp, CloseTunnelReq, CloseTunnelRsp, ControlChannelLiveness,
-    ControlChannelOk, ControlChannelOutcome, OpenControlChannelReq, OpenControlChannelRsp,
-    ProxyConnRsp, ServerDetails, ServerMessage, text,
+    CloseControlChannelRsp, CloseTunnelReq, CloseTunnelRsp, MoveReq, OpenControlChannelReq,
+    ProxyConnRsp, ServerMessage,
 };
 use wire::{Decoder, Error, Kind, Message};
 
 use self::deferred::DeferredRequests;
+use self::greeting::{client_view, greeting};
 use super::hello::{farewell, refuse, token};
 use super::{Agent, AgentInfo, ControlCommand, OUTBOX};
 use crate::core::{Core, Worker};
@@ -43,9 +44,6 @@ const WRITE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Interval for checking idle data connections.
 const TRIM_INTERVAL: Duration = Duration::from_secs(15);
-
-/// Longest detail of a client (its version, its system) that is kept.
-const DETAIL_BYTES: usize = 256;
 
 /// Serves a control channel from its hello to its end.
 pub(super) async fn run(
@@ -97,6 +95,10 @@ struct Session {
     deferred: DeferredRequests,
     out: Vec<u8>,
     closing: bool,
+    /// The agent can move to another process of this engine, and has not yet.
+    unmoved: Option<TaskTrackerToken>,
+    /// The tunnels are online at the process that replaces this one.
+    has_moved: bool,
 }
 
 /// Reasons why a control channel ended.
@@ -203,10 +205,20 @@ impl Session {
             deferred: DeferredRequests::default(),
             out: Vec::new(),
             closing: false,
+            unmoved: extensions
+                .contains(&wire::handshake::EXT_MOVE)
+                .then(|| core.handover.count_unmoved()),
+            has_moved: false,
         };
+        let process = core.handover.process();
         Ok((
             session,
-            greeting(project, client_id.to_string(), agreed, &extensions),
+            greeting(
+                project,
+                client_id.to_string(),
+                agreed,
+                (extensions.as_slice(), process),
+            ),
         ))
     }
 
@@ -252,6 +264,11 @@ impl Session {
         let mut decoder = Decoder::new();
         let mut bytes = vec![0; READ];
         let mut changes = self.core.tokens.changes();
+        let replaced = self.core.handover.replaced().clone();
+        let mut successor = self.core.handover.successor();
+        if let Err(end) = self.ask_to_move(&mut successor) {
+            return end;
+        }
         if let Some(end) = self.revocation() {
             return end;
         }
@@ -315,10 +332,30 @@ impl Session {
                         return end;
                     }
                 }
+                Ok(()) = successor.changed() => {
+                    if let Err(end) = self.ask_to_move(&mut successor) {
+                        return end;
+                    }
+                }
+                // It connects to the new process by itself.
+                () = replaced.cancelled(), if !self.has_moved => return SessionEnd::Stopping,
                 _ = trim.tick() => self.agent.trim_pools(Instant::now()),
                 () = stop.cancelled() => return SessionEnd::Stopping,
             }
         }
+    }
+
+    /// Asks the agent to move to the process that replaces this one, if there is one.
+    fn ask_to_move(
+        &mut self,
+        successor: &mut watch::Receiver<Option<Arc<str>>>,
+    ) -> Result<(), SessionEnd> {
+        let process = successor.borrow_and_update().clone();
+        let Some(process) = process.filter(|_| self.unmoved.is_some()) else {
+            return Ok(());
+        };
+        let process = process.to_string();
+        self.queue_message(&Kind::MoveReq(MoveReq { process }).into())
     }
 
     /// The reason why the agent must be disconnected: its token was revoked, its project is
@@ -388,6 +425,10 @@ impl Session {
                             .pending_streams
                             .refuse_stream(id, self.agent.client_id, error);
                     }
+                }
+                Kind::MoveRsp(_) => {
+                    self.unmoved = None;
+                    self.has_moved = true;
                 }
                 // The arrival of the stream itself is the better signal.
                 Kind::ProxyConnRsp(_) | Kind::DatagramChannelClose(_) | Kind::ServerMessage(_) => {}
@@ -522,65 +563,4 @@ async fn wait_until(at: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => pending().await,
     }
-}
-
-fn client_view(
-    core: &Core,
-    project: &Project,
-    details: &ClientDetails,
-    credential: &VerifiedToken,
-) -> Result<Client, Error> {
-    check_labels(&details.labels).map_err(Error::from)?;
-    let detail = |name: &str, value: Option<&wire::message::StringValue>| match text(value) {
-        Some(value) if value.len() > DETAIL_BYTES => Err(Error::invalid_request(format!(
-            "client_details.{name} is longer than {DETAIL_BYTES} bytes"
-        ))),
-        value => Ok(value.map(str::to_owned)),
-    };
-    let mut view = Client::online(core.live.new_client_id());
-    view.user_id.clone_from(&credential.user_id);
-    let state = project.state();
-    let owned = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
-    view.project_id = Some(project.id.to_string());
-    view.workspace_id = owned(&state.workspace_id);
-    view.plan = owned(&state.plan);
-    view.provider = owned(&state.provider);
-    view.region = owned(&state.region);
-    let cluster = core.tenancy.directory().and_then(|known| known.platform());
-    view.cluster_id = cluster.map(|platform| platform.cluster_domain.clone());
-    view.agent = detail("agent", details.agent.as_ref())?;
-    view.channel = detail("channel", details.channel.as_ref())?;
-    view.version = detail("version", details.version.as_ref())?;
-    view.os = detail("os", details.os.as_ref())?;
-    view.arch = detail("arch", details.arch.as_ref())?;
-    view.protocol_version = detail("protocol_version", details.protocol_version.as_ref())?;
-    view.labels.clone_from(&details.labels);
-    Ok(view)
-}
-
-fn greeting(
-    project: &Project,
-    client_id: String,
-    liveness: Option<ControlChannelLiveness>,
-    extensions: &[&'static str],
-) -> Message {
-    let state = project.state();
-    let owned = |text: &Option<Arc<str>>| text.as_deref().map(Into::into);
-    let server_details = ServerDetails {
-        plan: owned(&state.plan),
-        provider: owned(&state.provider),
-        region: owned(&state.region),
-        agent: Some("svc-engine".into()),
-        channel: Some("stable".into()),
-        version: Some(env!("CARGO_PKG_VERSION").into()),
-        extensions: extensions.iter().map(|&name| name.to_owned()).collect(),
-        ..ServerDetails::default()
-    };
-    let ok = ControlChannelOk {
-        client_id,
-        server_details: Some(server_details),
-        liveness,
-    };
-    let outcome = Some(ControlChannelOutcome::Ok(ok));
-    Kind::OpenControlChannelRsp(OpenControlChannelRsp { outcome }).into()
 }

@@ -50,7 +50,7 @@ pub(super) async fn admit(stream: TcpStream, peer: SocketAddr, core: &Core) -> O
 }
 
 /// Counts a connection for its source.
-fn count(mut socket: Socket, core: &Core) -> Option<Socket> {
+pub(super) fn count(mut socket: Socket, core: &Core) -> Option<Socket> {
     match core.connections.acquire(socket.peer().ip()) {
         Ok(counted) => {
             socket.set_slot(counted);

@@ -10,7 +10,7 @@ use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 use tracing::debug;
 use transport::{Socket, TlsStream, wrap_server_session};
 use types::tunnel::{Protocol, TlsMode};
-use wire::handshake::{ALPN_RSTRM, ALPN_SVC};
+use wire::handshake::{ALPN_RSTRM, ALPN_SVC, selected_process};
 
 use super::client_auth::ClientCertRequest;
 use super::routes;
@@ -105,6 +105,13 @@ async fn accept_and_classify(socket: Socket, worker: &Arc<Worker>) -> Option<Con
         }
     };
     let hello = start.client_hello();
+    if let Some(peer) = core.handover.selected_peer(&hello) {
+        let hello_bytes = start.io.recall();
+        let mut socket = start.io;
+        socket.unread(&hello_bytes).ok()?;
+        peer.pass(socket).await;
+        return None;
+    }
     let agent_only = offers_only_agent_protocol(&hello);
     let server_name = hello.server_name().map(str::to_ascii_lowercase);
     let route = server_name
@@ -256,7 +263,7 @@ fn offers_only_agent_protocol(hello: &ClientHello<'_>) -> bool {
     let mut is_nonempty = false;
     names.all(|name| {
         is_nonempty = true;
-        is_agent_protocol(name)
+        is_agent_protocol(name) || selected_process(name).is_some()
     }) && is_nonempty
 }
 

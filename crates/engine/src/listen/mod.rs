@@ -31,8 +31,8 @@ pub(crate) use self::admit::is_trusted;
 pub(crate) use self::connections::Connections;
 pub(crate) use self::handshakes::Handshakes;
 pub(crate) use self::plain::serve_plain;
-pub(crate) use self::socket::bind;
-pub(crate) use self::tcp_ports::{BoundPort, PortError, TcpPorts};
+pub(crate) use self::socket::{adopt, bind};
+pub(crate) use self::tcp_ports::{BoundPort, PortError, PortRecord, TcpPorts};
 pub(crate) use self::tcp_visitors::accept_visitors;
 pub(crate) use self::tls::{TlsConfigs, check_ciphers};
 
@@ -43,6 +43,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 use tracing::warn;
+use transport::Socket;
 
 use crate::core::Worker;
 
@@ -55,7 +56,8 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Accepts visitors and agents on one worker until the engine drains.
 pub(crate) async fn serve_tls(listener: TcpListener, worker: Arc<Worker>) {
-    accept_loop(listener, &worker, |stream, peer| {
+    worker.core.handover.begin().cancelled().await;
+    accept_loop(&listener, &worker, |stream, peer| {
         let visitor = Arc::clone(&worker);
         worker.spawn(async move {
             if let Some(socket) = admit::admit(stream, peer, &visitor.core).await {
@@ -66,9 +68,28 @@ pub(crate) async fn serve_tls(listener: TcpListener, worker: Arc<Worker>) {
     .await;
 }
 
+/// Serves a connection that another process of this engine has accepted. `unread` was read from it.
+pub(crate) async fn serve_passed(
+    stream: std::net::TcpStream,
+    source: SocketAddr,
+    unread: Vec<u8>,
+    worker: Arc<Worker>,
+) {
+    let Ok(stream) = TcpStream::from_std(stream) else {
+        return;
+    };
+    let mut socket = Socket::new(stream, source);
+    if socket.unread(&unread).is_err() {
+        return;
+    }
+    if let Some(socket) = admit::count(socket, &worker.core) {
+        hello::serve(socket, worker).await;
+    }
+}
+
 /// Runs `serve` for each connection and its peer until the engine drains. Accepting is cancel safe.
 async fn accept_loop(
-    listener: TcpListener,
+    listener: &TcpListener,
     worker: &Worker,
     serve: impl Fn(TcpStream, SocketAddr),
 ) {

@@ -24,7 +24,8 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Serves the plain listener of one worker until the engine drains.
 pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
-    super::accept_loop(listener, &worker, |stream, peer| {
+    worker.core.handover.begin().cancelled().await;
+    super::accept_loop(&listener, &worker, |stream, peer| {
         let visitor = Arc::clone(&worker);
         worker.spawn(async move {
             if let Some(socket) = super::admit::admit_visitor(stream, peer, &visitor.core).await {

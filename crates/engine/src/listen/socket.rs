@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 /// Limit of connections that wait to be accepted. The kernel applies its own limit as well.
 const BACKLOG: i32 = 4096;
@@ -36,6 +36,29 @@ pub(crate) fn bind_like(
     while listeners.len() < count {
         listeners.push(listener(addr, true)?);
     }
+    Ok(listeners)
+}
+
+/// Uses the listening sockets of another process or of the supervisor for `count` workers. There may
+/// be more of them than workers: connections wait in each.
+///
+/// # Errors
+/// The system refuses an option, or another descriptor.
+pub(crate) fn adopt(
+    mut listeners: Vec<std::net::TcpListener>,
+    count: usize,
+) -> io::Result<Vec<std::net::TcpListener>> {
+    for listener in &listeners {
+        listener.set_nonblocking(true)?;
+        SockRef::from(listener).set_tcp_keepalive(&keepalive())?;
+    }
+    let missing = count.saturating_sub(listeners.len());
+    let copies = listeners.iter().cycle().take(missing);
+    // Workers may share a socket. Another one would not get the connections that wait already.
+    let copies: Vec<_> = copies
+        .map(std::net::TcpListener::try_clone)
+        .collect::<io::Result<_>>()?;
+    listeners.extend(copies);
     Ok(listeners)
 }
 
@@ -81,6 +104,17 @@ mod tests {
             accepted.tcp_keepalive_time().unwrap(),
             Duration::from_mins(1)
         );
+    }
+
+    #[test]
+    fn adopted_sockets_are_all_used_and_enough() {
+        let addr = SocketAddr::from(([127, 0, 0, 1], 0));
+        let bound = bind(addr, 2).unwrap();
+        let addr = bound[0].local_addr().unwrap();
+        let adopted = adopt(bound, 3).unwrap();
+        assert_eq!(adopted.len(), 3);
+        assert!(adopted.iter().all(|one| one.local_addr().unwrap() == addr));
+        assert_eq!(adopt(adopted, 1).unwrap().len(), 3);
     }
 
     #[test]

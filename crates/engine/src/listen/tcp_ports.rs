@@ -8,11 +8,16 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use types::id::TunnelId;
 use types::tunnel::TunnelName;
 
+mod handover;
+
+use self::handover::InheritedPort;
+pub(crate) use self::handover::PortRecord;
 use super::port_memory::PortMemory;
 use super::socket::{bind_like, listener};
 use crate::agents::Agent;
@@ -54,6 +59,8 @@ struct State {
     online: HashMap<PortOwner, u16>,
     memory: PortMemory,
     next: u16,
+    /// Ports of the process that this one replaces.
+    inherited: HashMap<u16, InheritedPort>,
 }
 
 /// A port with listeners.
@@ -64,6 +71,8 @@ pub(crate) struct Port {
     /// The tunnel of the visitors; replaced by a take-over.
     pub(super) tunnel: ArcSwap<LiveTunnel<Agent>>,
     pub(super) closed: CancellationToken,
+    /// The listeners of all workers, while they are served.
+    pub(super) listeners: Mutex<Vec<Weak<TcpListener>>>,
 }
 
 /// A port that is bound and waits for its tunnel.
@@ -124,6 +133,7 @@ impl TcpPorts {
                 online: HashMap::new(),
                 memory: PortMemory::new(MAX_REMEMBERED),
                 next: 0,
+                inherited: HashMap::new(),
             }),
             pending_ports: Arc::default(),
         }
@@ -142,7 +152,11 @@ impl TcpPorts {
             listeners,
         };
         // The lock is held until the port is bound, so that no other tunnel is registered for it.
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        let is_owner = |of: &PortOwner| of.0 == owner.0;
+        if let Some(inherited) = self.take_inherited(&mut state, number, is_owner) {
+            return Ok(bound(Listeners::New(inherited)));
+        }
         let port_in_use = state.port_in_use(number);
         match &port_in_use {
             Some(port) if port.owner.0 != owner.0 => return Err(PortError::Taken(number)),
@@ -205,7 +219,10 @@ impl TcpPorts {
     /// Binds the owner's last port, unless another tunnel has it now.
     fn rebind(&self, number: u16, owner: &PortOwner) -> Option<Listeners> {
         // The lock is held until the port is bound, so that no other tunnel is registered for it.
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        if let Some(inherited) = self.take_inherited(&mut state, number, |of| of == owner) {
+            return Some(Listeners::New(inherited));
+        }
         match state.port_in_use(number) {
             Some(port) if port.owner != *owner => None,
             Some(port) if !port.closed.is_cancelled() => Some(Listeners::Inherited(port)),
@@ -268,6 +285,7 @@ impl TcpPorts {
             owner,
             tunnel: ArcSwap::new(Arc::clone(tunnel)),
             closed: CancellationToken::new(),
+            listeners: Mutex::default(),
         });
         state.open.insert(tunnel.view.id, Arc::clone(&port));
         state.listening.insert(number, Arc::downgrade(&port));

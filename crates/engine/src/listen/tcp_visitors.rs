@@ -15,20 +15,25 @@ pub(crate) fn accept_visitors(
     workers: &[Arc<Worker>],
 ) -> impl Fn(usize, std::net::TcpListener, Arc<Port>) {
     |index, listener, port| {
-        let Some(worker) = workers.get(index) else {
+        // There may be more listeners than workers, if they are those of an earlier process.
+        let Some(worker) = workers.get(index % workers.len().max(1)) else {
             return;
         };
         let visitors = Arc::clone(worker);
         worker.spawn(async move {
             match TcpListener::from_std(listener) {
-                Ok(listener) => accept(listener, &port, &visitors).await,
+                Ok(listener) => {
+                    let listener = Arc::new(listener);
+                    port.listeners.lock().push(Arc::downgrade(&listener));
+                    accept(&listener, &port, &visitors).await;
+                }
                 Err(error) => warn!(%error, "the port of a TCP tunnel cannot be used"),
             }
         });
     }
 }
 
-async fn accept(listener: TcpListener, port: &Arc<Port>, worker: &Arc<Worker>) {
+async fn accept(listener: &TcpListener, port: &Arc<Port>, worker: &Arc<Worker>) {
     let accepting = super::accept_loop(listener, worker, |stream, peer| {
         let (tunnel, visitor) = (port.tunnel.load_full(), Arc::clone(worker));
         worker.spawn(async move {

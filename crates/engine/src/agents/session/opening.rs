@@ -117,6 +117,11 @@ impl Session {
     fn bind_port(&self, properties: &TunnelProperties) -> Result<PublishedPort, Error> {
         let core = &self.core;
         let key = (self.identity.clone(), properties.name.clone());
+        if core.handover.is_preparing() {
+            // The new process has received the ports already.
+            let reason = "the engine is being replaced; try again";
+            return Err(Error::service_unavailable(reason));
+        }
         let bound = match properties.port {
             Some(port) if !self.project.state().has_reserved(port) => {
                 let reason = format!("`port` {port} is not reserved for this project");

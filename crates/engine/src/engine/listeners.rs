@@ -1,0 +1,91 @@
+//! The listening sockets of an engine: bound here, or inherited.
+
+use std::io;
+use std::net::SocketAddr;
+
+use daemon::descriptors::InheritedSockets;
+use daemon::metrics::{MetricsConfig, MetricsError};
+
+use crate::config::EngineConfig;
+use crate::handover::Handover;
+use crate::listen;
+use crate::start_error::StartError;
+
+/// Bound listeners, one of each kind per worker or more.
+pub(super) struct Listeners {
+    pub(super) tls: Vec<std::net::TcpListener>,
+    /// Empty without a plain listener.
+    pub(super) http: Vec<std::net::TcpListener>,
+    pub(super) tls_addr: SocketAddr,
+    pub(super) http_addr: Option<SocketAddr>,
+}
+
+impl Listeners {
+    pub(super) fn bind(
+        config: &EngineConfig,
+        workers: usize,
+        handover: &Handover,
+        sockets: &mut InheritedSockets,
+    ) -> Result<Self, StartError> {
+        let mut bind_all = |(key, name), address: SocketAddr| {
+            let inherited = sockets.take_listeners(address);
+            let bound = inherited.and_then(|inherited| {
+                let listeners = if inherited.is_empty() {
+                    listen::bind(address, workers)?
+                } else {
+                    listen::adopt(inherited, workers)?
+                };
+                handover.keep(name, &listeners)?;
+                Ok(listeners)
+            });
+            bound.map_err(|source| StartError::Listen {
+                key,
+                address,
+                source,
+            })
+        };
+        let tls = bind_all(("tls.listen_addr", "tls"), config.tls)?;
+        let http = config
+            .http
+            .map(|address| bind_all(("http.listen_addr", "http"), address));
+        let http = http.transpose()?.unwrap_or_default();
+        Ok(Self {
+            tls_addr: local(&tls, config.tls),
+            http_addr: config.http.map(|address| local(&http, address)),
+            tls,
+            http,
+        })
+    }
+}
+
+fn local(listeners: &[std::net::TcpListener], configured: SocketAddr) -> SocketAddr {
+    let bound = listeners
+        .first()
+        .and_then(|listener| listener.local_addr().ok());
+    bound.unwrap_or(configured)
+}
+
+/// The metrics listener; `None` if none is configured (MX-1).
+pub(super) fn bind_metrics(
+    config: &MetricsConfig,
+    handover: &Handover,
+    sockets: &mut InheritedSockets,
+) -> Result<Option<tokio::net::TcpListener>, MetricsError> {
+    // MX-3 is checked before anything is bound.
+    config.check()?;
+    let Some(address) = config.listener() else {
+        return Ok(None);
+    };
+    let mut bind = || -> io::Result<tokio::net::TcpListener> {
+        let inherited = sockets.take_listeners(address)?.into_iter().next();
+        let listener = match inherited {
+            Some(listener) => listener,
+            None => std::net::TcpListener::bind(address)?,
+        };
+        listener.set_nonblocking(true)?;
+        handover.keep("metrics", std::slice::from_ref(&listener))?;
+        tokio::net::TcpListener::from_std(listener)
+    };
+    let listener = bind().map_err(|source| MetricsError::Bind { address, source })?;
+    Ok(Some(listener))
+}

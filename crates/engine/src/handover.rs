@@ -1,0 +1,169 @@
+//! Replacement of a running engine by a new process, without a refused or failed request.
+//!
+//! The old process starts the new one and gives it copies of its listening sockets. Two processes
+//! then share them, but only one accepts connections:
+//!
+//! 1. The new process reads its configuration and reports that it is ready ([`incoming`]). Until
+//!    then, any failure ends it, and nothing has changed for the old one.
+//! 2. The old process asks its agents to open a control channel to the new one ([`outgoing`]). It
+//!    accepts all connections meanwhile and passes those of the agents on: their ClientHellos name
+//!    the process ([`Handover::selected_peer`]). Visitors are served here, so no name is without its
+//!    agent.
+//! 3. When the agents have moved, the old process stops accepting, gives up what only one process
+//!    can own (the metrics listener), and tells the new one to serve. It drains as for a stop. Late
+//!    connections for its streams reach the new process, which passes them back.
+
+mod incoming;
+mod message;
+mod outgoing;
+mod peer;
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use rustls::server::ClientHello;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+use wire::handshake::selected_process;
+
+pub use self::incoming::Origin;
+pub(crate) use self::incoming::Predecessor;
+pub use self::outgoing::{HandoverError, Replacement};
+pub(crate) use self::peer::Peer;
+use crate::random::random_bytes;
+
+/// The part of this process in a replacement.
+pub(crate) struct Handover {
+    /// Id of this process, which agents name.
+    process: Arc<str>,
+    /// Cancelled when this process accepts connections.
+    begin: CancellationToken,
+    serving_since: OnceLock<Instant>,
+    /// The other process that shares the listeners.
+    peer: ArcSwapOption<Peer>,
+    /// The process to which agents move.
+    successor: watch::Sender<Option<Arc<str>>>,
+    /// Control channels whose agent can move and has not yet.
+    unmoved: TaskTracker,
+    /// The ports of tunnels have been passed to the new process, so that no new one may be bound.
+    is_preparing: AtomicBool,
+    /// Cancelled when the new process takes over.
+    replaced: CancellationToken,
+    /// Cancelled when this process owns nothing any more that the new one needs.
+    released: CancellationToken,
+    /// Cancelled when the connection to the other process ends with this process.
+    closed: CancellationToken,
+    /// Copies of the listening sockets, for the new process and for the supervisor.
+    listeners: Mutex<Vec<(&'static str, OwnedFd)>>,
+}
+
+impl Handover {
+    pub(crate) fn new() -> Self {
+        Self {
+            process: hex::encode(random_bytes::<8>()).into(),
+            begin: CancellationToken::new(),
+            serving_since: OnceLock::new(),
+            peer: ArcSwapOption::empty(),
+            successor: watch::Sender::new(None),
+            unmoved: TaskTracker::new(),
+            is_preparing: AtomicBool::new(false),
+            replaced: CancellationToken::new(),
+            released: CancellationToken::new(),
+            closed: CancellationToken::new(),
+            listeners: Mutex::default(),
+        }
+    }
+
+    /// Id of this process, which agents name.
+    pub(crate) fn process(&self) -> &str {
+        &self.process
+    }
+
+    /// Cancelled when this process accepts connections: at the start, or when it takes over.
+    pub(crate) fn begin(&self) -> &CancellationToken {
+        &self.begin
+    }
+
+    /// Starts to accept connections.
+    pub(crate) fn start_serving(&self) {
+        self.serving_since.get_or_init(Instant::now);
+        self.begin.cancel();
+    }
+
+    /// The time since which this process accepts connections.
+    pub(crate) fn serving_since(&self) -> Option<Instant> {
+        self.serving_since.get().copied()
+    }
+
+    /// Keeps copies of listening sockets until the process stops accepting.
+    pub(crate) fn keep(
+        &self,
+        name: &'static str,
+        listeners: &[std::net::TcpListener],
+    ) -> std::io::Result<()> {
+        for listener in listeners {
+            let copy = listener.as_fd().try_clone_to_owned()?;
+            self.listeners.lock().push((name, copy));
+        }
+        Ok(())
+    }
+
+    /// Copies of the listening sockets, with the names of their listeners.
+    pub(crate) fn listeners(&self) -> std::io::Result<Vec<(&'static str, OwnedFd)>> {
+        let kept = self.listeners.lock();
+        let copies = kept
+            .iter()
+            .map(|(name, socket)| socket.try_clone().map(|copy| (*name, copy)));
+        copies.collect()
+    }
+
+    /// Closes the copies, because connections would wait in them.
+    pub(crate) fn close_listeners(&self) {
+        self.listeners.lock().clear();
+    }
+
+    /// The other process, if the client selects it.
+    pub(crate) fn selected_peer(&self, hello: &ClientHello<'_>) -> Option<Arc<Peer>> {
+        let peer = self.peer.load_full()?;
+        let mut names = hello.alpn()?;
+        let is_selected = names.any(|name| selected_process(name) == Some(peer.process()));
+        is_selected.then_some(peer)
+    }
+
+    /// The process to which agents move, and its changes.
+    pub(crate) fn successor(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.successor.subscribe()
+    }
+
+    /// Counts a control channel whose agent can move, until the value is dropped.
+    pub(crate) fn count_unmoved(&self) -> TaskTrackerToken {
+        self.unmoved.token()
+    }
+
+    /// True while no port of a tunnel can be bound.
+    pub(crate) fn is_preparing(&self) -> bool {
+        self.is_preparing.load(Ordering::Acquire)
+    }
+
+    /// Cancelled when the new process takes over: agents that have not moved are disconnected.
+    pub(crate) fn replaced(&self) -> &CancellationToken {
+        &self.replaced
+    }
+
+    /// Reports that this process owns nothing any more that the new one needs.
+    pub(crate) fn release(&self) {
+        self.released.cancel();
+    }
+
+    /// Ends the connection to the other process.
+    pub(crate) fn close(&self) {
+        self.closed.cancel();
+        self.peer.store(None);
+    }
+}

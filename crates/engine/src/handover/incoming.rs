@@ -1,0 +1,127 @@
+//! The new process: it receives the sockets of the old one, and takes over when that one allows it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::descriptors::{FrameReader, FrameWriter, InheritedSockets, frames};
+use tokio::time::timeout;
+
+use super::message::HandoverMessage;
+use super::peer::Peer;
+use crate::core::Core;
+use crate::listen::PortRecord;
+
+/// Time limit for the sockets of the old process, which sends them immediately.
+const SOCKETS_LIMIT: Duration = Duration::from_secs(10);
+
+/// Time after the start in which a tunnel can take the port that it had in the old process.
+const PORTS_LIMIT: Duration = Duration::from_mins(1);
+
+/// The sockets with which an engine starts.
+#[derive(Debug, Default)]
+pub struct Origin {
+    pub(crate) sockets: InheritedSockets,
+    pub(crate) predecessor: Option<Predecessor>,
+}
+
+/// The process that this one replaces.
+#[derive(Debug)]
+pub(crate) struct Predecessor {
+    reader: FrameReader,
+    writer: FrameWriter,
+    process: String,
+    pub(crate) ports: Vec<(PortRecord, Vec<OwnedFd>)>,
+}
+
+impl Origin {
+    /// An engine that binds its listeners itself.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// An engine that gets its listeners from its supervisor.
+    pub fn of_sockets(sockets: InheritedSockets) -> Self {
+        Self {
+            sockets,
+            predecessor: None,
+        }
+    }
+
+    /// An engine that replaces the process at the other end of `stream`. Waits for its sockets.
+    ///
+    /// # Errors
+    /// The other process ends, or does not send its sockets in time.
+    pub async fn of_predecessor(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let (mut reader, writer) = frames(tokio::net::UnixStream::from_std(stream)?);
+        let receiving = receive(&mut reader);
+        let (sockets, ports, process) = timeout(SOCKETS_LIMIT, receiving).await??;
+        let predecessor = Predecessor {
+            reader,
+            writer,
+            process,
+            ports,
+        };
+        Ok(Self {
+            sockets,
+            predecessor: Some(predecessor),
+        })
+    }
+}
+
+type Received = (InheritedSockets, Vec<(PortRecord, Vec<OwnedFd>)>, String);
+
+async fn receive(reader: &mut FrameReader) -> io::Result<Received> {
+    let mut sockets = InheritedSockets::none();
+    let mut ports = Vec::new();
+    loop {
+        let frame = reader.next().await?;
+        let frame = frame.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+        match HandoverMessage::parse(&frame)? {
+            HandoverMessage::Listener { name } => {
+                for socket in frame.descriptors {
+                    sockets.add(&name, socket).map_err(io::Error::other)?;
+                }
+            }
+            HandoverMessage::TcpPort(record) => ports.push((record, frame.descriptors)),
+            HandoverMessage::Begin { process } => return Ok((sockets, ports, process)),
+            other => {
+                return Err(io::Error::other(format!(
+                    "an unexpected message: {other:?}"
+                )));
+            }
+        }
+    }
+}
+
+impl Predecessor {
+    /// Reports that this process is ready, and follows the old one. It serves when the old one
+    /// allows it, or has ended.
+    ///
+    /// # Errors
+    /// The old process has ended.
+    pub(crate) async fn follow(self, core: &Arc<Core>) -> io::Result<()> {
+        let Self {
+            reader,
+            mut writer,
+            process,
+            ports: _,
+        } = self;
+        let ready = HandoverMessage::Ready {
+            process: core.handover.process().to_owned(),
+        };
+        ready.send(&mut writer, &[]).await?;
+        Peer::connect(core, &process, (reader, writer));
+        let at = Arc::clone(core);
+        tokio::spawn(async move {
+            let drain = at.shutdown.drain();
+            let waiting = tokio::time::sleep(PORTS_LIMIT);
+            drain.run_until_cancelled(waiting).await;
+            at.tcp_ports.forget_inherited();
+        });
+        Ok(())
+    }
+}
