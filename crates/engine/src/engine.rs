@@ -490,7 +490,7 @@ async fn run_until_stopped(core: Arc<Core>, mut parts: Parts) {
     if let Some(metrics) = metrics {
         metrics.stop().await;
     }
-    core.handover.close();
+    core.handover.close().await;
     info!("stopped");
 }
 

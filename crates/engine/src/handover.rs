@@ -57,6 +57,8 @@ pub(crate) struct Handover {
     replaced: CancellationToken,
     /// Cancelled when this process owns nothing any more that the new one needs.
     released: CancellationToken,
+    /// Cancelled when the new process has been told to serve, or cannot be.
+    handed_over: CancellationToken,
     /// Cancelled when the connection to the other process ends with this process.
     closed: CancellationToken,
     /// Copies of the listening sockets, for the new process and for the supervisor.
@@ -75,6 +77,7 @@ impl Handover {
             is_preparing: AtomicBool::new(false),
             replaced: CancellationToken::new(),
             released: CancellationToken::new(),
+            handed_over: CancellationToken::new(),
             closed: CancellationToken::new(),
             listeners: Mutex::default(),
         }
@@ -161,8 +164,11 @@ impl Handover {
         self.released.cancel();
     }
 
-    /// Ends the connection to the other process.
-    pub(crate) fn close(&self) {
+    /// Ends the connection to the other process, when that one serves.
+    pub(crate) async fn close(&self) {
+        if self.replaced.is_cancelled() {
+            self.handed_over.cancelled().await;
+        }
         self.closed.cancel();
         self.peer.store(None);
     }

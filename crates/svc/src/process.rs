@@ -6,5 +6,7 @@ pub(crate) mod environment;
 pub(crate) mod lifecycle;
 pub(crate) mod logging;
 pub(crate) mod random;
+#[cfg(feature = "server")]
+pub(crate) mod replacement;
 pub(crate) mod signals;
 pub(crate) mod supervisor;

@@ -41,6 +41,9 @@ pub enum HandoverError {
     /// The engine stops, or is replaced already.
     #[error("the engine is stopping")]
     Stopping,
+    /// The engine waits for the process that it replaces.
+    #[error("the engine does not serve yet")]
+    NotServing,
     /// The configuration needs something that two processes cannot share.
     #[error("{0}: restart it instead")]
     Unsupported(&'static str),
@@ -80,6 +83,9 @@ impl Replacement {
         if core.shutdown.drain().is_cancelled() {
             return Err(HandoverError::Stopping);
         }
+        if !core.handover.begin().is_cancelled() {
+            return Err(HandoverError::NotServing);
+        }
         if let Some(reason) = unsupported(core) {
             return Err(HandoverError::Unsupported(reason));
         }
@@ -102,7 +108,9 @@ impl Replacement {
             warn!("the drain has not started in time");
         }
         announce();
-        if !peer.serve().await {
+        let is_serving = peer.serve().await;
+        core.handover.handed_over.cancel();
+        if !is_serving {
             return Err(HandoverError::Ended);
         }
         info!("a new process serves; finishing the open requests");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use daemon::descriptors::{Frame, FrameReader, FrameWriter};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 use transport::Socket;
@@ -36,7 +36,8 @@ enum Outgoing {
         unread: Vec<u8>,
         source: SocketAddr,
     },
-    Serve,
+    /// The receiver waits until it is sent.
+    Serve(oneshot::Sender<()>),
 }
 
 impl Peer {
@@ -102,14 +103,23 @@ impl Peer {
 
     /// Tells the process to serve. Returns false if it has ended.
     pub(super) async fn serve(&self) -> bool {
-        self.queue.send(Outgoing::Serve).await.is_ok()
+        let (sent, is_sent) = oneshot::channel();
+        let queued = self.queue.send(Outgoing::Serve(sent)).await;
+        queued.is_ok() && is_sent.await.is_ok()
     }
 }
 
 async fn write(mut writer: FrameWriter, mut outgoing: mpsc::Receiver<Outgoing>) {
     while let Some(next) = outgoing.recv().await {
         let sent = match next {
-            Outgoing::Serve => HandoverMessage::Serve.send(&mut writer, &[]).await,
+            Outgoing::Serve(notify) => {
+                let sent = HandoverMessage::Serve.send(&mut writer, &[]).await;
+                if sent.is_ok() {
+                    // The waiting task may have been dropped with the engine.
+                    notify.send(()).ok();
+                }
+                sent
+            }
             Outgoing::Connection {
                 stream,
                 unread,

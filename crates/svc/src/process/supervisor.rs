@@ -2,6 +2,7 @@
 
 use daemon::{shutdown::Shutdown, supervisor::Supervisor};
 use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
 use crate::process::environment;
@@ -16,6 +17,14 @@ pub(crate) fn connect() -> Result<Supervisor, Failure> {
 /// Reports that the process is ready. From now on a task of the coordinating runtime sends
 /// keep-alive messages, and finally reports the stop.
 pub(crate) fn notify_ready(shutdown: &Shutdown) -> Result<(), Failure> {
+    notify_ready_until(shutdown, CancellationToken::new())
+}
+
+/// The same until `replaced`: then another process is the main process.
+pub(crate) fn notify_ready_until(
+    shutdown: &Shutdown,
+    replaced: CancellationToken,
+) -> Result<(), Failure> {
     let supervisor = connect()?;
     supervisor.ready();
     let shutdown = shutdown.clone();
@@ -28,6 +37,9 @@ pub(crate) fn notify_ready(shutdown: &Shutdown) -> Result<(), Failure> {
         let mut stopping = false;
         loop {
             tokio::select! {
+                // The drain of a replaced process starts at the same time.
+                biased;
+                () = replaced.cancelled() => return,
                 () = shutdown.drain().cancelled(), if !stopping => {
                     supervisor.stopping();
                     stopping = true;

@@ -1,6 +1,6 @@
 //! `svc engine`: runs one engine from a configuration file.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, os::fd::AsFd as _, path::PathBuf};
 
 use clap::Parser;
 use daemon::logs;
@@ -12,6 +12,7 @@ use super::configuration;
 use crate::failure::Failure;
 use crate::output;
 use crate::output::Format;
+use crate::process::replacement::{self, Program};
 use crate::process::{descriptors, environment, signals, supervisor};
 
 /// The flags of `svc engine`.
@@ -73,15 +74,43 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     configuration::log(&warnings);
     descriptors::raise_limit();
     let shutdown = signals::listen_as_server(config.timeouts.drain)?;
+    let program = Program::listen()?;
+    let origin = replacement::origin().await?;
     let host = config.host.clone();
-    let running = engine::start(config, shutdown.clone())
+    let running = engine::start_from(config, shutdown.clone(), origin)
         .await
         .map_err(|error| Failure::from_error("the engine cannot start", error))?;
-    if args.output == Format::Json {
-        output::json(&Ready::of(&running, &host))?;
+    if running.serves().await {
+        if args.output == Format::Json {
+            output::json(&Ready::of(&running, &host))?;
+        }
+        let replaced = running.replacement().replaced().clone();
+        supervisor::notify_ready_until(&shutdown, replaced)?;
+        keep_listeners_open(&running)?;
     }
-    supervisor::notify_ready(&shutdown)?;
+    let replacement = running.replacement();
+    let replaced = replacement.replaced().clone();
+    let replacing = program.replace_on_signal(replacement, &shutdown)?;
     running.stopped().await;
+    if replaced.is_cancelled() {
+        let handed_over = replacing.await;
+        handed_over.map_err(|error| Failure::from_error("the replacement failed", error))??;
+    }
+    Ok(())
+}
+
+/// Gives copies of the listening sockets to the supervisor, so that they stay open in a restart.
+fn keep_listeners_open(running: &RunningEngine) -> Result<(), Failure> {
+    let supervisor = supervisor::connect()?;
+    for name in running.removed_listeners() {
+        supervisor.forget(name);
+    }
+    let sockets = running
+        .listeners()
+        .map_err(|error| Failure::from_error("the listeners cannot be copied", error))?;
+    for (name, socket) in &sockets {
+        supervisor.keep_open(name, &[socket.as_fd()]);
+    }
     Ok(())
 }
 
