@@ -21,7 +21,7 @@ mod peer;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -37,6 +37,9 @@ pub(crate) use self::incoming::Predecessor;
 pub use self::outgoing::{HandoverError, Replacement};
 pub(crate) use self::peer::Peer;
 use crate::random::random_bytes;
+
+/// Time limit for telling the new process to serve. Without that message it stops.
+const HANDED_OVER_LIMIT: Duration = Duration::from_secs(10);
 
 /// The part of this process in a replacement.
 pub(crate) struct Handover {
@@ -167,7 +170,10 @@ impl Handover {
     /// Ends the connection to the other process, when that one serves.
     pub(crate) async fn close(&self) {
         if self.replaced.is_cancelled() {
-            self.handed_over.cancelled().await;
+            let handed_over = self.handed_over.cancelled();
+            tokio::time::timeout(HANDED_OVER_LIMIT, handed_over)
+                .await
+                .ok();
         }
         self.closed.cancel();
         self.peer.store(None);

@@ -44,8 +44,17 @@ impl Process {
     /// # Errors
     /// The program does not exist.
     pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
+        Self::start_with_input(command, log, Stdio::null())
+    }
+
+    /// The same with a standard input.
+    pub(crate) fn start_with_input(
+        command: &mut Command,
+        log: &Path,
+        input: Stdio,
+    ) -> Result<Self> {
         let mut child = command
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::piped())
             .stderr(File::options().create(true).append(true).open(log)?)
             .spawn()
@@ -123,8 +132,24 @@ impl Process {
     /// # Errors
     /// It was already waited for, or the signal cannot be sent.
     pub fn terminate(&self) -> Result<()> {
-        let pid = i32::try_from(self.child.id()).context("a process id")?;
-        kill(Pid::from_raw(pid), Signal::SIGTERM).context("SIGTERM")
+        send_signal(self.child.id(), Signal::SIGTERM)
+    }
+
+    /// Sends SIGUSR2.
+    ///
+    /// # Errors
+    /// It was already waited for, or the signal cannot be sent.
+    pub fn ask_to_reload(&self) -> Result<()> {
+        send_signal(self.child.id(), Signal::SIGUSR2)
+    }
+
+    /// True if it has exited. Unlike [`wait_for_exit`](Self::wait_for_exit) this does not depend on
+    /// its output, which its successor inherits.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn has_exited(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
     }
 
     /// Waits until it exits, and returns its exit code, or `None` if a signal ended it.
@@ -152,6 +177,33 @@ impl Process {
     pub fn log(&self) -> String {
         end_of(&self.log_path)
     }
+}
+
+/// A process that another one has started in its place. It is killed when the value is dropped.
+pub(crate) struct Successor {
+    id: u32,
+}
+
+impl Successor {
+    pub(crate) fn new(id: u32) -> Self {
+        Self { id }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        send_signal(self.id, signal)
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        // It may have exited already.
+        self.signal(Signal::SIGKILL).ok();
+    }
+}
+
+fn send_signal(process: u32, signal: Signal) -> Result<()> {
+    let process = Pid::from_raw(i32::try_from(process).context("a process id")?);
+    kill(process, signal).with_context(|| signal.to_string())
 }
 
 thread_local! {

@@ -1,15 +1,19 @@
 use std::env;
 use std::fs;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::Process;
 use crate::certificate::Certificate;
+use crate::process::Successor;
 use crate::token;
 
 /// A running `svc engine`, alone on this machine. It is killed when the value is dropped.
@@ -20,6 +24,10 @@ pub struct Svc {
     ca_file: PathBuf,
     address: String,
     ready: Value,
+    /// The process that serves after a reload.
+    successor: Option<Successor>,
+    /// The listener that each process inherits.
+    listener: Option<TcpListener>,
 }
 
 impl Svc {
@@ -38,7 +46,15 @@ impl Svc {
     /// # Errors
     /// As [`engine`](Self::engine).
     pub fn engine_with(sections: &Value) -> Result<Self> {
-        Self::launch(HOST, sections)
+        Self::launch(HOST, sections, None)
+    }
+
+    /// The same on a listener that the test keeps open, as a supervisor does.
+    ///
+    /// # Errors
+    /// As [`engine`](Self::engine).
+    pub fn engine_on(listener: TcpListener) -> Result<Self> {
+        Self::launch(HOST, &json!({}), Some(listener))
     }
 
     /// The same for another host, which only a proxy can resolve.
@@ -46,18 +62,22 @@ impl Svc {
     /// # Errors
     /// As [`engine`](Self::engine).
     pub fn engine_named(host: &str) -> Result<Self> {
-        Self::launch(host, &json!({}))
+        Self::launch(host, &json!({}), None)
     }
 
-    fn launch(host: &str, sections: &Value) -> Result<Self> {
+    fn launch(host: &str, sections: &Value, listener: Option<TcpListener>) -> Result<Self> {
+        let address = match &listener {
+            Some(listener) => listener.local_addr()?.to_string(),
+            // Leased, so that the engine gets the same address after a restart.
+            None => ports::lease_address(),
+        };
         let directory = tempfile::tempdir()?;
         let names = names(host);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let certificate = Certificate::issue(directory.path(), &names)?;
         let mut config = json!({
             "engine": {"host": host, "log_level": "debug"},
-            // Leased, so that the engine gets the same address after a restart.
-            "tls": {"enabled": true, "listen_addr": ports::lease_address()},
+            "tls": {"enabled": true, "listen_addr": address},
             "certs": {"static": {
                 "enabled": true,
                 "cert_file": certificate.chain,
@@ -70,7 +90,7 @@ impl Svc {
         if let (Some(config), Some(sections)) = (config.as_object_mut(), sections.as_object()) {
             config.extend(sections.clone());
         }
-        let (process, ready, address) = start(directory.path(), &config)?;
+        let (process, ready, address) = start(directory.path(), &config, listener.as_ref())?;
         Ok(Self {
             process,
             directory,
@@ -78,7 +98,38 @@ impl Svc {
             ca_file: certificate.authority,
             address,
             ready,
+            successor: None,
+            listener,
         })
+    }
+
+    /// Replaces it by a new process, and waits until that one serves.
+    ///
+    /// # Errors
+    /// It is not replaced in time.
+    pub fn reload(&mut self) -> Result<()> {
+        match &self.successor {
+            Some(successor) => successor.signal(Signal::SIGUSR2)?,
+            None => self.process.ask_to_reload()?,
+        }
+        let before = self.ready["pid"].clone();
+        // The new process inherits the standard output.
+        self.ready = self.process.json("the new process", |line| {
+            line["engine_url"].is_string() && line["pid"] != before
+        })?;
+        let id = self.ready["pid"].as_u64().context("no pid")?;
+        self.successor = Some(Successor::new(u32::try_from(id)?));
+        Ok(())
+    }
+
+    /// Writes another configuration, which the next process reads.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn configure(&mut self, change: impl FnOnce(&mut Value)) -> Result<()> {
+        change(&mut self.config);
+        let file = self.directory.path().join("engine.yaml");
+        Ok(fs::write(file, format!("{:#}", self.config))?)
     }
 
     /// Restarts it on the same address, after [`Process::kill`] or a normal stop.
@@ -86,9 +137,12 @@ impl Svc {
     /// # Errors
     /// As [`engine`](Self::engine).
     pub fn start_again(&mut self) -> Result<()> {
+        self.successor = None;
         self.process.kill();
         let address = self.address.clone();
-        (self.process, self.ready, self.address) = start(self.directory.path(), &self.config)?;
+        let listener = self.listener.as_ref();
+        (self.process, self.ready, self.address) =
+            start(self.directory.path(), &self.config, listener)?;
         ensure!(self.address == address, "it is elsewhere: {}", self.address);
         Ok(())
     }
@@ -247,19 +301,35 @@ pub fn program() -> Result<PathBuf> {
     }
 }
 
-/// Starts an engine, and waits for the line with its addresses.
-fn start(directory: &Path, config: &Value) -> Result<(Process, Value, String)> {
+/// Starts an engine, and waits for the line with its addresses. It inherits `listener` as the only
+/// socket of a supervisor.
+fn start(
+    directory: &Path,
+    config: &Value,
+    listener: Option<&TcpListener>,
+) -> Result<(Process, Value, String)> {
     let config_file = directory.join("engine.yaml");
     // JSON is valid YAML.
     fs::write(&config_file, format!("{config:#}"))?;
-    let mut command = Command::new(program()?);
+    let (mut command, input) = match listener {
+        None => (Command::new(program()?), Stdio::null()),
+        Some(listener) => {
+            let mut shell = Command::new("sh");
+            // The number of the process must be known before the program starts. The first inherited
+            // descriptor is 3.
+            let script = r#"export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@" 3<&0 </dev/null"#;
+            shell.args(["-c", script]).arg(program()?);
+            (shell, Stdio::from(OwnedFd::from(listener.try_clone()?)))
+        }
+    };
     command
         .arg("engine")
         .arg("-c")
         .arg(&config_file)
         .args(["--output", "json"])
         .current_dir(directory);
-    let process = Process::start(&mut command, &directory.join("engine.log"))?;
+    let log = directory.join("engine.log");
+    let process = Process::start_with_input(&mut command, &log, input)?;
     let ready = process.json("engine_url", |_first| true)?;
     let address = ready["engine_url"]
         .as_str()

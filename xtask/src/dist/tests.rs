@@ -470,11 +470,11 @@ fn the_access_log_is_rotated() {
     let read = |path: &str| repository.read(path).unwrap();
     let rotation = read("deploy/debian/svc.logrotate");
     assert!(rotation.contains("\n/var/log/svc/*.log {\n"));
-    assert!(rotation.contains("systemctl reload svc-engine.service\n"));
+    assert!(rotation.contains("systemctl kill --signal=HUP svc-engine.service\n"));
     assert!(!rotation.contains("copytruncate"));
     assert!(read("deploy/etc/engine.yaml").contains("path: /var/log/svc/access.log\n"));
     let unit = read("deploy/systemd/svc-engine.service");
-    assert!(unit.contains("ExecReload=/bin/kill -HUP $MAINPID\n"));
+    assert!(unit.contains("ExecReload=/bin/kill -USR2 $MAINPID\n"));
     assert!(unit.contains("LogsDirectory=svc\n"));
 }
 

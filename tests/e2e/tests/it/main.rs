@@ -43,6 +43,8 @@ mod proxies;
 #[cfg(test)]
 mod python_sdk;
 #[cfg(test)]
+mod reload;
+#[cfg(test)]
 mod restart;
 #[cfg(test)]
 mod scripts;

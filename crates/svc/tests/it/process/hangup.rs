@@ -20,7 +20,7 @@ fn certificate(home: &Home) {
 }
 
 /// Writes the configuration of an engine with free ports.
-fn engine(home: &Home, access_log: Option<&str>) {
+pub(super) fn engine(home: &Home, access_log: Option<&str>) {
     certificate(home);
     let mut config = json!({
         "engine": {"host": "engine.test"},

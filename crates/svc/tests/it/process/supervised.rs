@@ -11,6 +11,7 @@ use std::{
 use nix::sys::signal::Signal;
 use tokio::time::timeout;
 
+use super::hangup::engine;
 use crate::installed::alone;
 use crate::program::{Home, RunningCommand, SOON};
 use crate::publishing::run::{echo, replace};
@@ -113,4 +114,29 @@ async fn servers_notify_ready_watchdog_and_stop() {
     up.signal(Signal::SIGTERM);
     assert_eq!(notified.step().await, "STOPPING=1");
     assert_eq!(up.ended().await.code, Some(0));
+}
+
+#[tokio::test]
+async fn an_engine_gives_its_listeners_to_its_supervisor_and_reports_a_failed_replacement() {
+    let home = Home::new();
+    engine(&home, None);
+    let path = home.path().join("notify");
+    let notified = NotifySocket::new(UnixDatagram::bind(&path).unwrap());
+    let mut command = home.command(&["engine", "-c", "engine.yaml", "-o", "json"]);
+    command.env("NOTIFY_SOCKET", &path);
+    let mut running = RunningCommand::spawn(&mut command);
+    running.json().await;
+    assert_eq!(notified.step().await, "READY=1");
+    assert_eq!(notified.step().await, "FDSTORE=1\nFDNAME=svc-tls");
+
+    fs::remove_file(home.path().join("key.pem")).unwrap();
+    running.signal(Signal::SIGUSR2);
+    let reloading = notified.next("RELOADING=1").await;
+    assert!(reloading.contains("MONOTONIC_USEC="), "{reloading}");
+    assert_eq!(notified.next("READY=1").await, "READY=1");
+    let status = notified.next("STATUS=").await;
+    assert!(status.starts_with("STATUS=not replaced: "), "{status}");
+    running.signal(Signal::SIGTERM);
+    notified.next("STOPPING=1").await;
+    assert_eq!(running.ended().await.code, Some(0));
 }

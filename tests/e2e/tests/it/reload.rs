@@ -1,0 +1,231 @@
+//! An engine is replaced by a new process, or restarted with the listeners of its supervisor, and
+//! nobody notices.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::{Agent, Curl, Service, Svc, eventually};
+use rustls_pki_types::ServerName;
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{interval, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::tls;
+
+/// A visitor with its own connection for each request.
+#[derive(Clone)]
+struct Visitor {
+    connector: TlsConnector,
+    address: SocketAddr,
+    hostname: String,
+}
+
+impl Visitor {
+    fn new(svc: &Svc, hostname: &str) -> Result<Self> {
+        let (_, port) = svc.address().rsplit_once(':').context("no port")?;
+        Ok(Self {
+            connector: tls::connector(svc, &["http/1.1"])?,
+            address: (Ipv4Addr::LOCALHOST, port.parse()?).into(),
+            hostname: hostname.to_owned(),
+        })
+    }
+
+    async fn connect(&self) -> Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(self.address).await?;
+        let name = ServerName::try_from(self.hostname.clone())?;
+        Ok(self.connector.connect(name, stream).await?)
+    }
+
+    /// One request, whose response must be complete.
+    async fn visit(self) -> Result<()> {
+        let visiting = async {
+            let mut stream = self.connect().await?;
+            let host = &self.hostname;
+            let request =
+                format!("GET /steady HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            ensure!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            ensure!(answer.contains("GET /steady "), "{answer}");
+            Ok(())
+        };
+        timeout(WAIT_LIMIT, visiting).await.context("no answer")?
+    }
+
+    /// Requests at a constant rate until `stop`. Returns their number; none may fail.
+    async fn visit_until(self, stop: Arc<AtomicBool>) -> Result<usize> {
+        let mut pace = interval(Duration::from_millis(20));
+        let (mut visits, mut count) = (JoinSet::new(), 0);
+        while !stop.load(Ordering::Relaxed) {
+            pace.tick().await;
+            visits.spawn(self.clone().visit());
+            while let Some(visited) = visits.try_join_next() {
+                visited??;
+                count += 1;
+            }
+        }
+        while let Some(visited) = visits.join_next().await {
+            visited??;
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_during_five_reloads() -> Result<()> {
+    let mut svc = Svc::engine()?;
+    let service = Service::mirror()?.to_string();
+    let mut agent = Agent::forward(&svc, &service, &["--http", "--hostname", "web"])?;
+    let visitor = Visitor::new(&svc, agent.hostname()?)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let visiting = tokio::spawn(visitor.visit_until(Arc::clone(&stop)));
+    for _ in 0..5 {
+        let id = agent.online()["tunnel_id"].clone();
+        svc.reload()?;
+        agent.online_again()?;
+        assert_ne!(agent.online()["tunnel_id"], id, "it is the old process");
+    }
+    stop.store(true, Ordering::Relaxed);
+    let count = visiting.await?.with_context(|| svc.log())?;
+    assert!(count >= 50, "{count} requests");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_continue_in_the_old_process() -> Result<()> {
+    let (first, last) = ports::lease_range(4).into_inner();
+    let mut svc = Svc::engine_with(&json!({"tcp": {"port_range": format!("{first}-{last}")}}))?;
+    let service = Service::start()?;
+    let mut web = Agent::forward(&svc, &service.address(), &["--http", "--hostname", "web"])?;
+    let mut tcp = Agent::forward(&svc, &service.address(), &["--tcp", "--name", "db"])?;
+    let port = u16::try_from(tcp.online()["port"].as_u64().context("no port")?)?;
+
+    let mut download = Curl::new(&svc).start(&["--http1.1", &web.url("/slow")])?;
+    let mut downloaded = service.next()?;
+    downloaded.write("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbegun ")?;
+    assert_eq!(download.read(6)?, b"begun ");
+    let visitor = Visitor::new(&svc, web.hostname()?)?;
+    let mut socket = visitor.connect().await?;
+    socket.write_all(&upgrade(&visitor.hostname)).await?;
+    let mut upgraded = service.next()?;
+    upgraded.write(ACCEPTED)?;
+    let mut head = vec![0; ACCEPTED_END.len()];
+    while !head.ends_with(ACCEPTED_END) {
+        head.push(timeout(WAIT_LIMIT, socket.read_u8()).await??);
+    }
+    let mut database = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    database.set_read_timeout(Some(WAIT_LIMIT))?;
+    database.write_all(b"LOGIN\r\n\r\n")?;
+    let mut session = service.next()?;
+
+    svc.reload()?;
+    web.online_again()?;
+    tcp.online_again()?;
+    assert_eq!(tcp.online()["port"].as_u64(), Some(port.into()));
+    assert!(!svc.process().has_exited()?, "streams are open");
+
+    for turn in 0..3_u8 {
+        let frame = [0x81, 0x85, 0, 0, 0, 0, b'p', b'i', b'n', b'g', turn];
+        socket.write_all(&frame).await?;
+        assert_eq!(upgraded.read(frame.len())?, frame);
+        let frame = [0x81, 0x05, b'p', b'o', b'n', b'g', turn];
+        upgraded.write(frame)?;
+        let mut received = [0; 7];
+        timeout(WAIT_LIMIT, socket.read_exact(&mut received)).await??;
+        assert_eq!(received, frame);
+        database.write_all(&[turn; 1000])?;
+        assert_eq!(session.read(1000)?, [turn; 1000]);
+        session.write([turn])?;
+        let mut answer = [9];
+        database.read_exact(&mut answer)?;
+        assert_eq!(answer, [turn]);
+    }
+    downloaded.write("end")?;
+    drop(downloaded);
+    assert_eq!(download.rest()?, b"end");
+
+    // New visitors reach the new process, also at the port.
+    let mut next = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    next.write_all(b"LOGIN\r\n\r\n")?;
+    drop(service.next()?);
+    drop((socket, upgraded, database, session));
+    eventually("the end of the old process", || svc.process().has_exited())?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_process_that_does_not_start_leaves_the_old_one_serving() -> Result<()> {
+    let mut svc = Svc::engine()?;
+    let service = Service::mirror()?.to_string();
+    let agent = Agent::forward(&svc, &service, &["--http", "--hostname", "web"])?;
+    let visitor = Visitor::new(&svc, agent.hostname()?)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let visiting = tokio::spawn(visitor.visit_until(Arc::clone(&stop)));
+    let key = svc.directory().join("key.pem");
+    let missing = svc.directory().join("missing.pem");
+    svc.configure(|config| config["certs"]["static"]["key_file"] = json!(missing))?;
+    svc.process().ask_to_reload()?;
+    eventually("the reason", || {
+        Ok(svc.log().contains("the engine was not replaced"))
+    })?;
+    assert!(svc.log().contains("missing.pem"), "{}", svc.log());
+    assert!(!svc.process().has_exited()?);
+
+    // A later reload succeeds.
+    svc.configure(|config| config["certs"]["static"]["key_file"] = json!(key))?;
+    svc.reload()?;
+    stop.store(true, Ordering::Relaxed);
+    visiting.await?.with_context(|| svc.log())?;
+    Ok(())
+}
+
+/// The listener is held by the test, as systemd holds it in its descriptor store.
+#[test]
+fn a_restart_with_inherited_listeners_refuses_no_connection() -> Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    let mut svc = Svc::engine_on(listener)?;
+    let service = Service::mirror()?.to_string();
+    let mut agent = Agent::forward(&svc, &service, &["--http", "--hostname", "web"])?;
+    assert_eq!(Curl::new(&svc).get(&[&agent.url("/")])?.status, 200);
+
+    svc.process().terminate()?;
+    assert_eq!(svc.process().wait_for_exit()?, Some(0), "{}", svc.log());
+    // It waits in the queue of the listener.
+    let mut early = std::net::TcpStream::connect(address)?;
+    early.set_read_timeout(Some(WAIT_LIMIT))?;
+    early.write_all(b"not TLS\r\n\r\n")?;
+    svc.start_again()?;
+    // It is accepted: the engine answers with an alert, or closes.
+    early.read(&mut [0; 16])?;
+    agent.online_again()?;
+    assert_eq!(Curl::new(&svc).get(&[&agent.url("/")])?.status, 200);
+    Ok(())
+}
+
+fn upgrade(host: &str) -> Vec<u8> {
+    let request = format!(
+        "GET /ws HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    request.into_bytes()
+}
+
+/// The answer to [`upgrade`] (RFC 6455 section 1.3).
+const ACCEPTED: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+    Connection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+const ACCEPTED_END: &[u8] = b"\r\n\r\n";
+
+/// Longer than any step of these tests takes.
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
