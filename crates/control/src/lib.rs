@@ -36,6 +36,6 @@ pub use self::operator::first_admin::{
     Operator, draw_password, ensure_operator, first_admin, operator_token, operators,
 };
 pub use self::server::{
-    BoundListeners, RunningPlatform, StartError, backup, open, restore, start, start_on,
-    start_routes,
+    BoundListeners, RunningPlatform, StartError, backup, listen_at, open, restore, start,
+    start_inheriting, start_on, start_routes,
 };

@@ -3,6 +3,7 @@
 use std::fs::DirBuilder;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use acme::{Certificates, OrderError};
 use axum::Router;
 use daemon::clock::{Clock, SystemClock};
 use daemon::config::SecretString;
+use daemon::descriptors::{InheritError, InheritedSockets};
 use daemon::metrics::{MetricsError, MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
 use daemon::tls::TlsError;
@@ -49,6 +51,8 @@ pub struct RunningPlatform {
     address: SocketAddr,
     http: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
+    listeners: Vec<(&'static str, OwnedFd)>,
+    removed_listeners: Vec<String>,
     task: JoinHandle<()>,
 }
 
@@ -66,6 +70,16 @@ impl RunningPlatform {
     /// The address of the metrics listener, if there is one.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics
+    }
+
+    /// Takes copies of the listening sockets, with the names of their listeners, for the supervisor.
+    pub fn take_listeners(&mut self) -> Vec<(&'static str, OwnedFd)> {
+        std::mem::take(&mut self.listeners)
+    }
+
+    /// Names of inherited sockets that no listener uses any more.
+    pub fn removed_listeners(&self) -> &[String] {
+        &self.removed_listeners
     }
 
     /// Waits until it has stopped.
@@ -87,6 +101,9 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
+    /// The sockets from the supervisor do not match the configuration.
+    #[error(transparent)]
+    Inherited(#[from] InheritError),
     /// The data directory cannot be created.
     #[error("{}: {source}", path.display())]
     DataDirectory {
@@ -190,12 +207,24 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
 pub async fn start(config: Config, shutdown: Shutdown) -> Result<RunningPlatform, StartError> {
     let listen = config.listen;
     let app = open(config, Arc::new(SystemClock)).await?;
-    start_on(app, bind(listen).await?, shutdown).await
+    let listener = listen_at(&mut InheritedSockets::none(), listen).await?;
+    start_on(app, listener, shutdown).await
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
-    let bound = TcpListener::bind(address).await;
-    bound.map_err(|source| StartError::Listen { address, source })
+/// The inherited listener of an address, or a new one.
+///
+/// # Errors
+/// The address cannot be bound.
+pub async fn listen_at(
+    inherited: &mut InheritedSockets,
+    address: SocketAddr,
+) -> Result<TcpListener, StartError> {
+    let failed = |source| StartError::Listen { address, source };
+    let taken = inherited.take_listeners(address).map_err(failed)?;
+    match taken.into_iter().next() {
+        Some(listener) => TcpListener::from_std(listener).map_err(failed),
+        None => TcpListener::bind(address).await.map_err(failed),
+    }
 }
 
 /// Serves on an existing listener, for callers that need its port before the configuration.
@@ -235,6 +264,20 @@ pub async fn start_routes(
     listeners: BoundListeners,
     shutdown: Shutdown,
 ) -> Result<RunningPlatform, StartError> {
+    let sockets = (listeners, InheritedSockets::none());
+    let mut running = start_inheriting(app, routes, sockets, shutdown).await?;
+    // A copy would keep a listener open beyond the drain.
+    running.listeners.clear();
+    Ok(running)
+}
+
+/// As [`start_routes`], with inherited sockets for the other listeners.
+pub async fn start_inheriting(
+    app: Arc<App>,
+    routes: Router,
+    (listeners, mut inherited): (BoundListeners, InheritedSockets),
+    shutdown: Shutdown,
+) -> Result<RunningPlatform, StartError> {
     let listen = app.config.listen;
     let BoundListeners { public, local } = listeners;
     let address = match public.first() {
@@ -249,19 +292,21 @@ pub async fn start_routes(
     let readiness = Readiness::default();
     // The recorder is installed before anything is counted. Counts without a recorder are lost.
     // Without a metrics listener there is no recorder, because no scraper would empty it.
-    let metrics = if app.config.metrics.listener().is_some() {
-        let recorder = daemon::metrics::recorder()?;
-        metrics::begin();
-        daemon::metrics::serve(&app.config.metrics, recorder, readiness.clone()).await?
-    } else {
-        None
-    };
+    let mut kept = KeptListeners::default();
+    let metrics = serve_metrics(&app.config, &readiness, &mut inherited, &mut kept).await?;
     let certificates = app.config.tls.as_ref();
     let certificates = certificates.map(|tls| tls.open::<StartError>(&app.clock));
     let certificates = certificates.transpose()?;
     let layers = layers(&app.config, certificates.as_ref())?;
-    let local = local_listener(local, &app.config).await?;
-    let plain = plain_listener(&app.config, certificates.as_ref()).await?;
+    let local = local_listener(local, &app.config, &mut inherited).await?;
+    let plain = plain_listener(&app.config, certificates.as_ref(), &mut inherited).await?;
+    let plain_listeners = plain.iter().map(|(listener, _)| ("http", listener));
+    let others = local.iter().map(|listener| ("local", listener));
+    let public_listeners = public.iter().map(|listener| ("platform", listener));
+    for (name, listener) in public_listeners.chain(others).chain(plain_listeners) {
+        kept.keep(name, listener).map_err(unusable)?;
+    }
+    let removed_listeners = inherited.finish()?;
     let http = plain.as_ref().map(|(listener, _)| listener.local_addr());
     let http = http.transpose().map_err(unusable)?;
     // Before anything is served; later the task does it.
@@ -316,8 +361,49 @@ pub async fn start_routes(
         address,
         http,
         metrics: metrics_address,
+        listeners: kept.0,
+        removed_listeners,
         task,
     })
+}
+
+/// Copies of listening sockets, with the names of their listeners.
+#[derive(Default)]
+struct KeptListeners(Vec<(&'static str, OwnedFd)>);
+
+impl KeptListeners {
+    fn keep(&mut self, name: &'static str, listener: &TcpListener) -> io::Result<()> {
+        self.0.push((name, listener.as_fd().try_clone_to_owned()?));
+        Ok(())
+    }
+}
+
+/// The metrics listener; `None` if none is configured (MX-1).
+async fn serve_metrics(
+    config: &Config,
+    readiness: &Readiness,
+    inherited: &mut InheritedSockets,
+    kept: &mut KeptListeners,
+) -> Result<Option<MetricsServer>, StartError> {
+    // MX-3 is checked before anything is bound.
+    config.metrics.check()?;
+    let Some(address) = config.metrics.listener() else {
+        return Ok(None);
+    };
+    let recorder = daemon::metrics::recorder()?;
+    metrics::begin();
+    let failed = |source| MetricsError::Bind { address, source };
+    let taken = inherited.take_listeners(address).map_err(failed)?;
+    let listener = match taken.into_iter().next() {
+        Some(listener) => TcpListener::from_std(listener).map_err(failed)?,
+        None => TcpListener::bind(address).await.map_err(failed)?,
+    };
+    kept.keep("metrics", &listener).map_err(failed)?;
+    let begin = CancellationToken::new();
+    begin.cancel();
+    let readiness = readiness.clone();
+    let server = daemon::metrics::serve_on(&config.metrics, listener, recorder, readiness, begin)?;
+    Ok(Some(server))
 }
 
 /// The tasks of the platform that serve no listener, until the drain.
@@ -347,10 +433,11 @@ fn layers(config: &Config, certificates: Option<&Certificates>) -> Result<Layers
 async fn local_listener(
     bound: Option<TcpListener>,
     config: &Config,
+    inherited: &mut InheritedSockets,
 ) -> Result<Option<TcpListener>, StartError> {
     let listener = match (bound, config.local_listen) {
         (Some(bound), _) => bound,
-        (None, Some(address)) => bind(address).await?,
+        (None, Some(address)) => listen_at(inherited, address).await?,
         (None, None) => return Ok(None),
     };
     let address = listener.local_addr();
@@ -368,6 +455,7 @@ async fn local_listener(
 async fn plain_listener(
     config: &Config,
     certificates: Option<&Certificates>,
+    inherited: &mut InheritedSockets,
 ) -> Result<Option<(TcpListener, Router)>, StartError> {
     let address = config.tls.as_ref().and_then(|tls| tls.http_listen);
     let Some(address) = address else {
@@ -375,7 +463,7 @@ async fn plain_listener(
     };
     let challenges = certificates.and_then(Certificates::challenges);
     let routes = plain::routes(config.base_url.clone(), challenges);
-    Ok(Some((bind(address).await?, routes)))
+    Ok(Some((listen_at(inherited, address).await?, routes)))
 }
 
 /// Waits for tasks that were requested to end.

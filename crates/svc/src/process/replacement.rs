@@ -148,10 +148,13 @@ pub(crate) async fn origin() -> Result<Origin, Failure> {
     if let Some(stream) = predecessor().map_err(failed)? {
         return Origin::of_predecessor(stream).await.map_err(failed);
     }
+    inherited_sockets().map(Origin::of_sockets)
+}
+
+/// The listening sockets of the supervisor, or none.
+pub(crate) fn inherited_sockets() -> Result<InheritedSockets, Failure> {
     let sockets = InheritedSockets::of_environment(environment::variables(), std::process::id());
-    sockets
-        .map(Origin::of_sockets)
-        .map_err(|error| Failure::from_error("the inherited sockets cannot be used", error))
+    sockets.map_err(|error| Failure::from_error("the inherited sockets cannot be used", error))
 }
 
 /// The process that this one replaces, if it was started for that.

@@ -1,5 +1,8 @@
 //! Notifies the supervisor of this process that it is ready, alive, or stopping.
 
+#[cfg(feature = "server")]
+use std::os::fd::{AsFd as _, OwnedFd};
+
 use daemon::{shutdown::Shutdown, supervisor::Supervisor};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -60,4 +63,21 @@ pub(crate) async fn next_keepalive(beats: Option<&mut tokio::time::Interval>) {
         }
         None => std::future::pending().await,
     }
+}
+
+/// Gives copies of listening sockets to the supervisor, so that they stay open in a restart. Those of
+/// `removed` listeners are closed.
+#[cfg(feature = "server")]
+pub(crate) fn keep_listeners_open(
+    listeners: &[(&'static str, OwnedFd)],
+    removed: &[String],
+) -> Result<(), Failure> {
+    let supervisor = connect()?;
+    for name in removed {
+        supervisor.forget(name);
+    }
+    for (name, socket) in listeners {
+        supervisor.keep_open(name, &[socket.as_fd()]);
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! `svc engine`: runs one engine from a configuration file.
 
-use std::{net::SocketAddr, os::fd::AsFd as _, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::Parser;
 use daemon::logs;
@@ -86,7 +86,10 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         }
         let replaced = running.replacement().replaced().clone();
         supervisor::notify_ready_until(&shutdown, replaced)?;
-        keep_listeners_open(&running)?;
+        let listeners = running
+            .listeners()
+            .map_err(|error| Failure::from_error("the listeners cannot be copied", error))?;
+        supervisor::keep_listeners_open(&listeners, running.removed_listeners())?;
     }
     let replacement = running.replacement();
     let replaced = replacement.replaced().clone();
@@ -95,21 +98,6 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     if replaced.is_cancelled() {
         let handed_over = replacing.await;
         handed_over.map_err(|error| Failure::from_error("the replacement failed", error))??;
-    }
-    Ok(())
-}
-
-/// Gives copies of the listening sockets to the supervisor, so that they stay open in a restart.
-fn keep_listeners_open(running: &RunningEngine) -> Result<(), Failure> {
-    let supervisor = supervisor::connect()?;
-    for name in running.removed_listeners() {
-        supervisor.forget(name);
-    }
-    let sockets = running
-        .listeners()
-        .map_err(|error| Failure::from_error("the listeners cannot be copied", error))?;
-    for (name, socket) in &sockets {
-        supervisor.keep_open(name, &[socket.as_fd()]);
     }
     Ok(())
 }

@@ -14,7 +14,6 @@ use control::{app::App, config::Config, keys::Rotation};
 use daemon::{clock::SystemClock, config::SecretString, logs};
 use jiff::Timestamp;
 use serde::Serialize;
-use tokio::net::TcpListener;
 
 use super::{configuration, surfaces, up};
 use crate::connection::{config_directory, data_directory};
@@ -22,7 +21,7 @@ use crate::context::{Context, LOCAL};
 use crate::failure::{Code, Failure, chain};
 use crate::output;
 use crate::output::Format;
-use crate::process::{descriptors, environment, signals, supervisor};
+use crate::process::{descriptors, environment, replacement, signals, supervisor};
 
 /// The flags of `svc platform`.
 #[derive(Debug, Parser)]
@@ -206,15 +205,16 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         return rotating(&args, &rotation);
     }
     // Listener and routes come before the operator, whose password is printed only once.
-    let listener = TcpListener::bind(listen)
-        .await
-        .map_err(|error| Failure::from_error(&format!("cannot listen on {listen}"), error))?;
+    let mut inherited = replacement::inherited_sockets()?;
+    let listener = control::listen_at(&mut inherited, listen).await;
+    let listener = listener.map_err(|error| failed(&error))?;
     let routes = surfaces::routes(&app)?;
     let admin = match &args.create_admin {
         Some(email) => create_admin(&app, email).await?,
         None => None,
     };
-    let running = control::start_routes(app, routes, listener.into(), shutdown.clone())
+    let sockets = (listener.into(), inherited);
+    let mut running = control::start_inheriting(app, routes, sockets, shutdown.clone())
         .await
         .map_err(|error| failed(&error))?;
     let (admin_email, admin_password) = admin.unzip();
@@ -241,6 +241,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         }
     }
     supervisor::notify_ready(&shutdown)?;
+    supervisor::keep_listeners_open(&running.take_listeners(), running.removed_listeners())?;
     running.wait_until_stopped().await;
     Ok(())
 }
