@@ -238,8 +238,8 @@ pub(super) struct TimeoutsSection {
     /// tunnels are exempt, because the engine cannot tell if a peer that pauses is healthy. 1 to
     /// 3600.
     pub(super) visitor_stall_seconds: u32,
-    /// Seconds that requests may take to finish after SIGTERM, before the engine closes the
-    /// remaining ones. 0 to 3600.
+    /// Seconds that requests and streams may take to finish after SIGTERM, or after another process
+    /// has taken over (SIGUSR2), before the engine closes the remaining ones. 0 to 3600.
     pub(super) drain_seconds: u32,
     /// Seconds after its start in which the engine answers 503 with `Retry-After` instead of 404
     /// for names below its own host that have no agent yet, because agents of a previous process
