@@ -33,7 +33,7 @@ use crate::domains::{DomainCertificates, DomainResolver, Domains, ProjectDomains
 use crate::edge::UpstreamPool;
 use crate::edge::revocation::{self, ActiveVisits};
 use crate::geo::{Countries, GeoError};
-use crate::handover::{Handover, Origin, Predecessor, Replacement};
+use crate::handover::{Handover, Origin, Replacement, take_over};
 use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs, serve_plain, serve_tls};
 use crate::live::{HostnameError, Live, LiveLimits, Namespace};
@@ -186,7 +186,7 @@ async fn start_parts(
         tokens,
         managed,
         browsers,
-    } = open_authority(&config, of_projects).await?;
+    } = open_authority(&config, of_projects, predecessor.is_some()).await?;
     let own = certificates.resolver();
     let resolver = DomainResolver::new(Arc::clone(&domains), namespace.base().clone(), own);
     let tls = TlsConfigs::new(Arc::new(resolver))?;
@@ -270,9 +270,10 @@ async fn start_parts(
     }
     // A managed engine is ready when it has the state that it serves.
     readiness.set_ready(managed.is_none());
+    let informed = managed.as_ref().map(PlatformLink::snapshot_received);
     let managed = managed.map(|managed| managed.follow(&core, &readiness));
     info!(tls = %tls_addr, host = core.config.host, "the engine is running");
-    take_over(&core, predecessor).await?;
+    take_over(&core, predecessor, informed).await?;
 
     let link = managed.as_ref().map(LinkHandle::status);
     let metrics_addr = metrics.as_ref().map(MetricsServer::local_addr);
@@ -322,6 +323,7 @@ struct TokenAuthority {
 async fn open_authority(
     config: &EngineConfig,
     domains: ProjectDomains,
+    is_successor: bool,
 ) -> Result<TokenAuthority, StartError> {
     match &config.auth {
         Auth::Keys(keys) => Ok(TokenAuthority {
@@ -335,7 +337,8 @@ async fn open_authority(
             let directory = Arc::new(Directory::default());
             let tokens = Tokens::managed(Arc::clone(&directory), config.compat_rstream);
             let state = (Arc::clone(&directory), Arc::clone(&tokens));
-            let managed = PlatformLink::open(platform, &config.host, state, domains).await?;
+            let host = &config.host;
+            let managed = PlatformLink::open(platform, host, state, domains, is_successor).await?;
             Ok(TokenAuthority {
                 tenancy: Tenancy::Managed(directory),
                 tokens,
@@ -344,20 +347,6 @@ async fn open_authority(
             })
         }
     }
-}
-
-/// Reports to the old process that this one is ready, and serves when that one allows it. Without an
-/// old process it serves immediately.
-async fn take_over(core: &Arc<Core>, predecessor: Option<Predecessor>) -> Result<(), StartError> {
-    let Some(mut predecessor) = predecessor else {
-        core.handover.start_serving();
-        return Ok(());
-    };
-    for (record, sockets) in std::mem::take(&mut predecessor.ports) {
-        core.tcp_ports.inherit(record, sockets);
-    }
-    let following = predecessor.follow(core).await;
-    following.map_err(StartError::Predecessor)
 }
 
 /// The state of each worker, for its runtime.

@@ -33,7 +33,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use wire::handshake::selected_process;
 
 pub use self::incoming::Origin;
-pub(crate) use self::incoming::Predecessor;
+pub(crate) use self::incoming::take_over;
 pub use self::outgoing::{HandoverError, Replacement};
 pub(crate) use self::peer::Peer;
 use crate::random::random_bytes;

@@ -112,6 +112,16 @@ impl Link {
         }
     }
 
+    /// Copies the state from the folder of another process, which still uses it. Blocks.
+    pub(crate) fn adopt_state(&self, folder: &Path) -> std::io::Result<()> {
+        self.storage.adopt(folder)
+    }
+
+    /// Deletes the stored state. Blocks.
+    pub(crate) fn forget_state(&self) -> std::io::Result<()> {
+        self.storage.delete()
+    }
+
     /// Follows the platform until `stop`, and then saves the state once more.
     pub async fn run<H: Handler>(self, handler: Arc<H>, stop: CancellationToken) {
         let saving = Arc::clone(&self.storage).keep_saved(&self.pace, &stop);

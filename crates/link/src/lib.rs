@@ -19,6 +19,7 @@ mod pace;
 mod reader;
 mod reports;
 mod running;
+mod slots;
 mod spool;
 mod state;
 mod status;

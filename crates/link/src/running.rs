@@ -1,7 +1,7 @@
 //! Start and end of a whole link: updates of the platform, and reports to it.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -11,8 +11,8 @@ use tracing::warn;
 use crate::endpoint::Endpoint;
 use crate::follow::{Handler, Link};
 use crate::pace::Pace;
-use crate::reports::{Records, ReportCounts, Reporter, reports};
-use crate::spool::SpoolLimits;
+use crate::reports::{Records, ReportCounts, Reporter};
+use crate::slots;
 use crate::status::Status;
 
 /// An open link. The stored state of an earlier process has been applied.
@@ -22,6 +22,8 @@ pub struct OpenLink<H> {
     records: Records,
     reporter: Reporter,
     handler: Arc<H>,
+    /// The data directory, and the own slot in it.
+    slot: (Endpoint, PathBuf, usize),
 }
 
 impl<H: Handler> OpenLink<H> {
@@ -30,18 +32,34 @@ impl<H: Handler> OpenLink<H> {
     /// # Errors
     /// The directory cannot be used, or another process uses it.
     pub async fn open(endpoint: Endpoint, data_dir: &Path, handler: H) -> io::Result<Self> {
+        Self::open_slot(endpoint, data_dir, handler, false).await
+    }
+
+    /// The same beside a process that this one replaces, and that still uses the data directory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_beside(endpoint: Endpoint, data_dir: &Path, handler: H) -> io::Result<Self> {
+        Self::open_slot(endpoint, data_dir, handler, true).await
+    }
+
+    async fn open_slot(
+        endpoint: Endpoint,
+        data_dir: &Path,
+        handler: H,
+        is_successor: bool,
+    ) -> io::Result<Self> {
         let data_dir = data_dir.to_owned();
         // Reads and compiles a file that may contain a hundred thousand projects.
         let opening = tokio::task::spawn_blocking(move || {
-            let link = Link::open(endpoint.clone(), &data_dir.join("link"), Pace::default())?;
-            let (folder, limits) = (data_dir.join("reports"), SpoolLimits::default());
-            let (records, reporter) = reports(endpoint, &folder, limits, Pace::default())?;
-            link.restore(&handler);
+            let slot = slots::open(&endpoint, &data_dir, is_successor)?;
+            slot.link.restore(&handler);
             Ok(Self {
-                link,
-                records,
-                reporter,
+                link: slot.link,
+                records: slot.records,
+                reporter: slot.reporter,
                 handler: Arc::new(handler),
+                slot: (endpoint, data_dir, slot.index),
             })
         });
         let opened = opening.await.map_err(io::Error::other);
@@ -74,6 +92,7 @@ impl<H: Handler> OpenLink<H> {
             records,
             reporter,
             handler,
+            slot: (endpoint, data_dir, own),
         } = self;
         RunningLink {
             status: link.status(),
@@ -81,6 +100,7 @@ impl<H: Handler> OpenLink<H> {
             collecting: Task::spawn(collect),
             reporting: Task::spawn(|stop| reporter.run(stop)),
             reading: Task::spawn(|stop| link.run(handler, stop)),
+            clearing: Task::spawn(|stop| slots::clear_others(endpoint, data_dir, own, stop)),
         }
     }
 }
@@ -96,6 +116,8 @@ pub struct RunningLink {
     reporting: Task,
     /// Reads updates of the platform.
     reading: Task,
+    /// Clears what earlier processes have left.
+    clearing: Task,
 }
 
 impl RunningLink {
@@ -112,6 +134,7 @@ impl RunningLink {
     /// Ends the link after all clients are gone. When this returns, the last records are sent or on
     /// disk, and so is the state from the platform.
     pub async fn finish(self) {
+        self.clearing.finish().await;
         self.collecting.finish().await;
         tokio::join!(self.reporting.finish(), self.reading.finish());
     }

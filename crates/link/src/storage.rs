@@ -4,7 +4,9 @@
 //! revoked is worse than none. A failed save is retried for the lifetime of the process; a file
 //! that lacks a revocation is deleted.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -42,7 +44,7 @@ struct Memory {
 }
 
 /// Name of the file.
-const STATE: &str = "state";
+pub(crate) const STATE: &str = "state";
 /// The pause after a save is at least this many times as long as the save.
 const WRITING_SHARE: u32 = 20;
 /// Minimum time between two saves if the second one contains a revocation. Saving a large state
@@ -86,6 +88,32 @@ impl Storage {
             State::from_file(&file, &self.address).map_err(|error| error.to_string())?;
         state.remove_expired(unix_seconds());
         Ok(Some(state))
+    }
+
+    /// Copies the file of another process, which still uses it. Blocks.
+    ///
+    /// # Errors
+    /// Those of the file system; a missing file is not an error.
+    pub(crate) fn adopt(&self, folder: &Path) -> io::Result<()> {
+        let file = match File::open(folder.join(STATE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE_BYTES as u64 + 1)
+            .read_to_end(&mut bytes)?;
+        if bytes.len() > MAX_FILE_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.folder.write(STATE, &bytes)
+    }
+
+    /// Deletes the file. Blocks.
+    ///
+    /// # Errors
+    /// Those of the file system; a missing file is not an error.
+    pub(crate) fn delete(&self) -> io::Result<()> {
+        self.folder.remove_durably(STATE)
     }
 
     /// Makes the state of the file the effective one.

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use daemon::descriptors::{FrameReader, FrameWriter, InheritedSockets, frames};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::message::HandoverMessage;
 use super::peer::Peer;
 use crate::core::Core;
 use crate::listen::PortRecord;
+use crate::start_error::StartError;
 
 /// Time limit for the sockets of the old process, which sends them immediately.
 const SOCKETS_LIMIT: Duration = Duration::from_secs(10);
@@ -124,4 +126,27 @@ impl Predecessor {
         });
         Ok(())
     }
+}
+
+/// Reports to the old process that this one is ready, and serves when that one allows it. Without an
+/// old process it serves immediately.
+pub(crate) async fn take_over(
+    core: &Arc<Core>,
+    predecessor: Option<Predecessor>,
+    informed: Option<CancellationToken>,
+) -> Result<(), StartError> {
+    let Some(mut predecessor) = predecessor else {
+        core.handover.start_serving();
+        return Ok(());
+    };
+    for (record, sockets) in std::mem::take(&mut predecessor.ports) {
+        core.tcp_ports.inherit(record, sockets);
+    }
+    if let Some(informed) = informed {
+        // The old process has the state in memory, and ends the wait after a minute.
+        let stop = core.shutdown.drain();
+        stop.run_until_cancelled(informed.cancelled()).await;
+    }
+    let following = predecessor.follow(core).await;
+    following.map_err(StartError::Predecessor)
 }

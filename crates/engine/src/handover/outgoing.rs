@@ -185,9 +185,6 @@ async fn prepare(
 /// The reason why this engine cannot be replaced while it runs.
 fn unsupported(core: &Core) -> Option<&'static str> {
     let config = &core.config;
-    if config.platform().is_some() {
-        return Some("the data directory of a managed engine has one owner");
-    }
     if config.recordings.location.is_some() {
         return Some("the recordings of terminals have one owner");
     }

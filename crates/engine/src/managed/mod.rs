@@ -50,6 +50,7 @@ impl PlatformLink {
         cluster_domain: &str,
         (directory, tokens): (Arc<Directory>, Arc<Tokens>),
         domains: ProjectDomains,
+        is_successor: bool,
     ) -> Result<Self, StartError> {
         let handler = LinkHandler {
             cluster_domain: cluster_domain.to_owned(),
@@ -58,8 +59,13 @@ impl PlatformLink {
             tokens,
             snapshot_received: CancellationToken::new(),
         };
-        let opening = OpenLink::open(config::endpoint(platform)?, &platform.data_dir, handler);
-        let opened = opening.await.map_err(|source| StartError::DataDir {
+        let (endpoint, data_dir) = (config::endpoint(platform)?, &platform.data_dir);
+        let opened = if is_successor {
+            OpenLink::open_beside(endpoint, data_dir, handler).await
+        } else {
+            OpenLink::open(endpoint, data_dir, handler).await
+        };
+        let opened = opened.map_err(|source| StartError::DataDir {
             path: platform.data_dir.clone(),
             source,
         })?;
@@ -77,6 +83,11 @@ impl PlatformLink {
     /// State of the link.
     pub(crate) fn link(&self) -> Arc<Status> {
         self.0.status()
+    }
+
+    /// Cancelled when the engine has the state that it serves.
+    pub(crate) fn snapshot_received(&self) -> CancellationToken {
+        self.0.handler().snapshot_received.clone()
     }
 
     /// Starts the link. The engine is ready when it has the state that it serves.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{Agent, Curl, Service, Svc, eventually};
+use e2e::{Agent, Curl, ManagedPair, Service, Svc, eventually};
 use rustls_pki_types::ServerName;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -188,6 +188,29 @@ async fn a_new_process_that_does_not_start_leaves_the_old_one_serving() -> Resul
     svc.reload()?;
     stop.store(true, Ordering::Relaxed);
     visiting.await?.with_context(|| svc.log())?;
+    Ok(())
+}
+
+/// Each process has directories of its own, and follows the platform.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_managed_engine_is_replaced_twice() -> Result<()> {
+    let mut managed = ManagedPair::on_sqlite()?;
+    let service = Service::mirror()?.to_string();
+    let mut agent = managed.forward(&service, &["--http", "--hostname", "web"])?;
+    let visitor = Visitor::new(&managed.engine, agent.hostname()?)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let visiting = tokio::spawn(visitor.visit_until(Arc::clone(&stop)));
+    for _ in 0..2 {
+        managed.engine.reload()?;
+        agent.online_again()?;
+    }
+    let (token, _) = managed.issue(&managed.control)?;
+    managed.wait_until_accepted(&token)?;
+    stop.store(true, Ordering::Relaxed);
+    visiting.await?.with_context(|| managed.engine.log())?;
+    eventually("the end of the old process", || {
+        managed.engine.process().has_exited()
+    })?;
     Ok(())
 }
 

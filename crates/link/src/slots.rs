@@ -1,0 +1,195 @@
+//! Directories of processes that overlap.
+//!
+//! A process that replaces a running one cannot use its directories: each has one owner, which writes
+//! to it until it has drained. It therefore uses another slot of the data directory, and starts with
+//! a copy of the stored state. When the old process has ended, the new one deletes the state that it
+//! left, because later revocations are missing there, and sends its reports.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::endpoint::Endpoint;
+use crate::follow::Link;
+use crate::pace::Pace;
+use crate::reports::{Records, Reporter, reports};
+use crate::spool::SpoolLimits;
+use crate::storage::STATE;
+
+/// Maximum number of processes that use a data directory at the same time: one serves, and the
+/// others drain.
+const SLOTS: usize = 4;
+
+/// Interval between two attempts to open the slot of a process that may still run, or to send its
+/// reports.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The directories of one process.
+pub(crate) struct OpenSlot {
+    pub(crate) index: usize,
+    pub(crate) link: Link,
+    pub(crate) records: Records,
+    pub(crate) reporter: Reporter,
+}
+
+/// The directory with a name in a slot. The first slot has the names of earlier versions.
+fn folder(data_dir: &Path, name: &str, index: usize) -> PathBuf {
+    match index {
+        0 => data_dir.join(name),
+        later => data_dir.join(format!("{name}.{}", later + 1)),
+    }
+}
+
+fn link_folder(data_dir: &Path, index: usize) -> PathBuf {
+    folder(data_dir, "link", index)
+}
+
+fn reports_folder(data_dir: &Path, index: usize) -> PathBuf {
+    folder(data_dir, "reports", index)
+}
+
+/// Opens the slot with the newest state. Only a successor may use the data directory beside another
+/// process; it uses a free slot, with a copy of that state. Blocks.
+///
+/// # Errors
+/// No slot can be used, or another process uses the data directory.
+pub(crate) fn open(
+    endpoint: &Endpoint,
+    data_dir: &Path,
+    is_successor: bool,
+) -> io::Result<OpenSlot> {
+    let newest = newest_state(data_dir);
+    let mut in_use = io::Error::from(io::ErrorKind::WouldBlock);
+    for index in newest.into_iter().chain(0..SLOTS) {
+        match open_slot(endpoint, data_dir, index) {
+            Ok(slot) => {
+                if let Some(newest) = newest.filter(|newest| *newest != index) {
+                    slot.link.adopt_state(&link_folder(data_dir, newest))?;
+                }
+                return Ok(slot);
+            }
+            Err(error) if is_successor && error.kind() == io::ErrorKind::WouldBlock => {
+                in_use = error;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(in_use)
+}
+
+fn open_slot(endpoint: &Endpoint, data_dir: &Path, index: usize) -> io::Result<OpenSlot> {
+    let folder = link_folder(data_dir, index);
+    let link = Link::open(endpoint.clone(), &folder, Pace::default())?;
+    let (folder, limits) = (reports_folder(data_dir, index), SpoolLimits::default());
+    let (records, reporter) = reports(endpoint.clone(), &folder, limits, Pace::default())?;
+    Ok(OpenSlot {
+        index,
+        link,
+        records,
+        reporter,
+    })
+}
+
+/// The slot whose state was saved last.
+fn newest_state(data_dir: &Path) -> Option<usize> {
+    let saved = (0..SLOTS).filter_map(|index| {
+        let file = fs::metadata(link_folder(data_dir, index).join(STATE)).ok()?;
+        Some((file.modified().ok()?, index))
+    });
+    saved.max().map(|(_, index)| index)
+}
+
+/// Clears the slots of earlier processes when these have ended: deletes their states, and sends
+/// their reports. Ends when all are clear, or at `stop`.
+pub(crate) async fn clear_others(
+    endpoint: Endpoint,
+    data_dir: PathBuf,
+    own: usize,
+    stop: CancellationToken,
+) {
+    let others = (0..SLOTS).filter(|index| *index != own);
+    let mut left: Vec<usize> = others
+        .filter(|index| link_folder(&data_dir, *index).exists())
+        .collect();
+    while !left.is_empty() {
+        let mut uncleared = Vec::new();
+        for index in left {
+            // A report that is sent twice is recognised by its number.
+            let clearing = clear(endpoint.clone(), data_dir.clone(), index);
+            match stop.run_until_cancelled(clearing).await {
+                Some(true) => {}
+                Some(false) => uncleared.push(index),
+                None => return,
+            }
+        }
+        left = uncleared;
+        if !left.is_empty() && stop.run_until_cancelled(sleep(INTERVAL)).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Returns false if the slot is in use, or has reports that cannot be sent now.
+async fn clear(endpoint: Endpoint, data_dir: PathBuf, index: usize) -> bool {
+    let opening = tokio::task::spawn_blocking(move || {
+        let slot = open_slot(&endpoint, &data_dir, index)?;
+        slot.link.forget_state()?;
+        Ok::<_, io::Error>((slot.records, slot.reporter))
+    });
+    let Ok(Ok((records, reporter))) = opening.await else {
+        return false;
+    };
+    let last = CancellationToken::new();
+    last.cancel();
+    reporter.run(last).await;
+    records.counts().waiting == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(directory: &Path) -> Endpoint {
+        let token = directory.join("token");
+        fs::write(&token, "an enrolment secret").unwrap();
+        Endpoint::new("http://127.0.0.1:1", token, None).unwrap()
+    }
+
+    #[test]
+    fn only_a_successor_uses_a_directory_beside_another_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let (endpoint, data) = (endpoint(directory.path()), directory.path().join("data"));
+        let first = open(&endpoint, &data, false).unwrap();
+        let refused = open(&endpoint, &data, false).err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+
+        fs::write(data.join("link/state"), "a state").unwrap();
+        let second = open(&endpoint, &data, true).unwrap();
+        assert_eq!((first.index, second.index), (0, 1));
+        assert_eq!(fs::read(data.join("link.2/state")).unwrap(), b"a state");
+        let third = open(&endpoint, &data, true).unwrap();
+        assert_eq!(third.index, 2);
+    }
+
+    #[tokio::test]
+    async fn the_state_of_an_ended_process_is_deleted() {
+        let directory = tempfile::tempdir().unwrap();
+        let (endpoint, data) = (endpoint(directory.path()), directory.path().join("data"));
+        let first = open(&endpoint, &data, false).unwrap();
+        fs::write(data.join("link/state"), "a state").unwrap();
+        let second = open(&endpoint, &data, true).unwrap();
+        assert!(!clear(endpoint.clone(), data.clone(), 0).await, "in use");
+        assert!(data.join("link/state").exists());
+        drop(first);
+        let stop = CancellationToken::new();
+        clear_others(endpoint.clone(), data.clone(), second.index, stop).await;
+        assert!(!data.join("link/state").exists());
+        // The next process continues in the slot with the state.
+        drop(second);
+        assert_eq!(open(&endpoint, &data, false).unwrap().index, 1);
+    }
+}
