@@ -22,6 +22,7 @@ use transport::TlsStream;
 use types::problem::Problem;
 
 use self::buffered::BufferedStream;
+use super::FIRST_REQUEST;
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info::ConnectionInfo;
 use super::revocation;
@@ -42,10 +43,12 @@ pub(crate) async fn serve(stream: TlsStream, info: ConnectionInfo, worker: Arc<W
         io: BufferedStream::new(stream),
         connection: info,
         worker,
+        first_until: Some(Instant::now() + FIRST_REQUEST),
     };
     loop {
         let next = match visitor.next_request().await {
             Some(parsed) => {
+                visitor.first_until = None;
                 visitor.io.io.get_mut().0.begin_message();
                 // The future is boxed and dropped after the request, so that an idle connection
                 // reserves no memory for it.
@@ -68,6 +71,8 @@ pub(super) struct Visitor {
     pub(super) io: BufferedStream<TlsStream>,
     pub(super) connection: ConnectionInfo,
     pub(super) worker: Arc<Worker>,
+    /// Until then a drain does not close the connection, which has had no request yet.
+    first_until: Option<Instant>,
 }
 
 /// The next step for the connection.
@@ -92,7 +97,8 @@ pub(super) struct ParsedRequest {
 
 impl Visitor {
     /// Waits for the next request. `None` if the visitor has disconnected or exceeded a time limit,
-    /// or if the engine drains and no request is in flight.
+    /// or if the engine drains and no request is in flight. A new connection has some time for its
+    /// first request.
     async fn next_request(&mut self) -> Option<ParsedRequest> {
         let idle = self.worker.core.config.timeouts.http_idle;
         let mut scanned = 0;
@@ -114,9 +120,17 @@ impl Visitor {
             } else {
                 *head_deadline.get_or_insert_with(|| Instant::now() + HEAD_DEADLINE)
             };
+            let is_drained = unread == 0 && self.worker.drain.is_cancelled();
+            let first_until = self.first_until.filter(|_| is_drained);
+            let deadline = first_until.map_or(deadline, |first| deadline.min(first));
             let read = tokio::select! {
                 read = timeout_at(deadline, more) => read,
-                () = self.worker.drain.cancelled(), if unread == 0 => return None,
+                () = self.worker.drain.cancelled(), if unread == 0 && first_until.is_none() => {
+                    if self.first_until.is_none() {
+                        return None;
+                    }
+                    continue;
+                }
             };
             if !matches!(read, Ok(Ok(true))) {
                 return None;

@@ -23,6 +23,7 @@ use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use http1::{Authority, BodyLength, MethodError, Target};
+use tokio::time::{Instant, sleep_until};
 use transport::TlsStream;
 use types::problem::Problem;
 
@@ -32,6 +33,7 @@ use self::keep_alive::PONG;
 use self::requests::DownstreamBody;
 use self::slow_reader_timeout::StreamExecutor;
 use self::stream::{InterimSender, RequestContent};
+use super::FIRST_REQUEST;
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info::ConnectionInfo;
 use super::revocation;
@@ -75,13 +77,17 @@ pub(crate) async fn serve(stream: TlsStream, info: ConnectionInfo, worker: Arc<W
         activity: Arc::clone(&activity),
     });
     let timeouts = &worker.core.config.timeouts;
+    let first_until = Instant::now() + FIRST_REQUEST;
     let accepted = tokio::select! {
         biased;
         accepted = handshake(stream, worker.core.config.limits.header_bytes) => accepted,
         // The client never started HTTP/2.
         () = activity.idle_for(timeouts.http_idle) => return,
         // There is no request to wait for.
-        () = worker.drain.cancelled() => return,
+        () = async {
+            worker.drain.cancelled().await;
+            sleep_until(first_until).await;
+        } => return,
     };
     // An error needs no handling: the visitor has been informed, or is gone.
     let Ok(connection) = accepted else { return };

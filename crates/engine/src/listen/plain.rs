@@ -11,13 +11,13 @@ use http::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use http1::{FieldKind, Limits, Method, Progress, RequestHead, Slots, may_complete, parse_request};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 use transport::Socket;
 use types::problem::Problem;
 use types::query_credential;
 
 use crate::core::{Core, Worker};
-use crate::edge::{Answer, BufferedStream, ErrorFormat};
+use crate::edge::{Answer, BufferedStream, ErrorFormat, FIRST_REQUEST};
 
 /// Time limit of a request head, and of the response after it.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ async fn serve(socket: Socket, worker: &Worker) -> io::Result<()> {
 }
 
 /// Parses a head as strictly as the edge does, and renders the response. `None` if no request
-/// arrived, or the engine started to drain before.
+/// arrived within some time after the engine started to drain.
 async fn read(io: &mut BufferedStream<Socket>, worker: &Worker) -> io::Result<Option<Vec<u8>>> {
     let core = &worker.core;
     let limits = Limits {
@@ -58,11 +58,16 @@ async fn read(io: &mut BufferedStream<Socket>, worker: &Worker) -> io::Result<Op
         ..Limits::default()
     };
     let mut scanned = 0;
+    let first_until = Instant::now() + FIRST_REQUEST;
     loop {
         let more = poll_fn(|cx| io.poll_more(cx));
+        let drained = async {
+            worker.drain.cancelled().await;
+            sleep_until(first_until).await;
+        };
         let more = tokio::select! {
             more = more => more?,
-            () = worker.drain.cancelled(), if scanned == 0 => false,
+            () = drained, if scanned == 0 => false,
         };
         if !more {
             return Ok(None);

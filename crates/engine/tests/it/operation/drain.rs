@@ -1,4 +1,5 @@
-//! A drain: event streams of the Engine API end with a reason and do not delay it.
+//! A drain: event streams of the Engine API end with a reason and do not delay it, and new connections
+//! are served.
 
 use serde_json::json;
 use testing::{RawVisitor, TestEngine, within};
@@ -61,5 +62,20 @@ async fn websocket_clients_are_notified_that_the_engine_stops() {
         .await
         .is_some()
     {}
+    within("end of the engine", stopping).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_new_connection_has_time_for_its_first_request() {
+    let engine = TestEngine::start().await;
+    let name = format!("nobody.t.{}", engine.host());
+    let mut watcher = watch_by_sse(&engine).await;
+    let mut visitor = engine.visitor().http1(&name).await;
+    let stopping = tokio::spawn(engine.stop());
+    // The drain has started.
+    watcher.chunk().await.unwrap();
+    visitor.request("GET", "/", &name, "").await;
+    let status = visitor.head().await.status;
+    assert!(matches!(status, 404 | 503), "{status}");
     within("end of the engine", stopping).await.unwrap();
 }
