@@ -104,7 +104,7 @@ impl RunningEngine {
 
     /// Waits until the engine accepts connections. Without a predecessor it does immediately.
     /// Returns false if it stops before.
-    pub async fn serves(&self) -> bool {
+    pub async fn wait_until_serving(&self) -> bool {
         let begin = self.core.handover.begin();
         let drain = self.core.shutdown.drain();
         drain.run_until_cancelled(begin.cancelled()).await.is_some()

@@ -21,14 +21,14 @@ const FIRST: i32 = 3;
 /// Maximum number of inherited sockets. It is above the sockets of an engine on the largest machine.
 const MAX_SOCKETS: i32 = 8192;
 
-/// Inherited sockets that no listener has taken yet.
+/// InheritedSocket sockets that no listener has taken yet.
 #[derive(Debug, Default)]
 pub struct InheritedSockets {
-    sockets: Vec<Inherited>,
+    sockets: Vec<InheritedSocket>,
 }
 
 #[derive(Debug)]
-struct Inherited {
+struct InheritedSocket {
     name: String,
     address: SocketAddr,
     listener: TcpListener,
@@ -130,7 +130,7 @@ impl InheritedSockets {
             return Err(failed(io::ErrorKind::InvalidInput.into()));
         }
         let listener = TcpListener::from(socket);
-        self.sockets.push(Inherited {
+        self.sockets.push(InheritedSocket {
             name: name.to_owned(),
             // A Unix socket has no such address.
             address: listener.local_addr().map_err(failed)?,
@@ -144,7 +144,7 @@ impl InheritedSockets {
     /// # Errors
     /// The system refuses to change a socket.
     pub fn take_listeners(&mut self, address: SocketAddr) -> io::Result<Vec<TcpListener>> {
-        let is_wanted = |inherited: &mut Inherited| inherited.address == address;
+        let is_wanted = |inherited: &mut InheritedSocket| inherited.address == address;
         let mut taken = Vec::new();
         for inherited in self.sockets.extract_if(.., is_wanted) {
             inherited.listener.set_nonblocking(true)?;
@@ -161,7 +161,7 @@ impl InheritedSockets {
     /// A socket of the operator has been taken by no listener. Its connections would wait forever.
     pub fn finish(self) -> Result<Vec<String>, InheritError> {
         let mut closed = Vec::new();
-        for Inherited { name, address, .. } in self.sockets {
+        for InheritedSocket { name, address, .. } in self.sockets {
             if !name.starts_with(STORE_PREFIX) {
                 return Err(InheritError::Unused { name, address });
             }

@@ -74,9 +74,9 @@ impl Origin {
     }
 }
 
-type Received = (InheritedSockets, Vec<(PortRecord, Vec<OwnedFd>)>, String);
+type ReceivedSockets = (InheritedSockets, Vec<(PortRecord, Vec<OwnedFd>)>, String);
 
-async fn receive(reader: &mut FrameReader) -> io::Result<Received> {
+async fn receive(reader: &mut FrameReader) -> io::Result<ReceivedSockets> {
     let mut sockets = InheritedSockets::none();
     let mut ports = Vec::new();
     loop {

@@ -24,13 +24,13 @@ const QUEUE: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Peer {
     process: Arc<str>,
-    queue: mpsc::Sender<Outgoing>,
+    queue: mpsc::Sender<OutgoingMessage>,
     /// Cancelled when the connection has ended.
     ended: CancellationToken,
 }
 
 #[derive(Debug)]
-enum Outgoing {
+enum OutgoingMessage {
     Connection {
         stream: TcpStream,
         unread: Vec<u8>,
@@ -91,7 +91,7 @@ impl Peer {
         let Ok((stream, unread, source)) = socket.into_parts() else {
             return;
         };
-        let outgoing = Outgoing::Connection {
+        let outgoing = OutgoingMessage::Connection {
             stream,
             unread,
             source,
@@ -104,15 +104,15 @@ impl Peer {
     /// Tells the process to serve. Returns false if it has ended.
     pub(super) async fn serve(&self) -> bool {
         let (sent, is_sent) = oneshot::channel();
-        let queued = self.queue.send(Outgoing::Serve(sent)).await;
+        let queued = self.queue.send(OutgoingMessage::Serve(sent)).await;
         queued.is_ok() && is_sent.await.is_ok()
     }
 }
 
-async fn write(mut writer: FrameWriter, mut outgoing: mpsc::Receiver<Outgoing>) {
+async fn write(mut writer: FrameWriter, mut outgoing: mpsc::Receiver<OutgoingMessage>) {
     while let Some(next) = outgoing.recv().await {
         let sent = match next {
-            Outgoing::Serve(notify) => {
+            OutgoingMessage::Serve(notify) => {
                 let sent = HandoverMessage::Serve.send(&mut writer, &[]).await;
                 if sent.is_ok() {
                     // The waiting task may have been dropped with the engine.
@@ -120,7 +120,7 @@ async fn write(mut writer: FrameWriter, mut outgoing: mpsc::Receiver<Outgoing>) 
                 }
                 sent
             }
-            Outgoing::Connection {
+            OutgoingMessage::Connection {
                 stream,
                 unread,
                 source,

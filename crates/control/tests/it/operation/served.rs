@@ -465,3 +465,16 @@ fn tls_files_need_each_other_and_https() {
         "retention.audit_days"
     );
 }
+
+/// The sockets of a supervisor. Another socket could not be bound to the address.
+#[tokio::test]
+async fn a_listener_takes_the_inherited_socket_of_its_address() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut inherited = daemon::descriptors::InheritedSockets::none();
+    let copy = listener.try_clone().unwrap();
+    inherited.add("svc-platform", copy.into()).unwrap();
+    let taken = control::listen_at(&mut inherited, address).await.unwrap();
+    assert_eq!(taken.local_addr().unwrap(), address);
+    assert!(inherited.finish().unwrap().is_empty());
+}

@@ -80,7 +80,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     let running = engine::start_from(config, shutdown.clone(), origin)
         .await
         .map_err(|error| Failure::from_error("the engine cannot start", error))?;
-    if running.serves().await {
+    if running.wait_until_serving().await {
         if args.output == Format::Json {
             output::json(&Ready::of(&running, &host))?;
         }
