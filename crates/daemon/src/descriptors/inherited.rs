@@ -21,7 +21,7 @@ const FIRST: i32 = 3;
 /// Maximum number of inherited sockets. It is above the sockets of an engine on the largest machine.
 const MAX_SOCKETS: i32 = 8192;
 
-/// InheritedSocket sockets that no listener has taken yet.
+/// Inherited sockets that no listener has taken yet.
 #[derive(Debug, Default)]
 pub struct InheritedSockets {
     sockets: Vec<InheritedSocket>,
@@ -38,7 +38,7 @@ struct InheritedSocket {
 #[derive(Debug, thiserror::Error)]
 pub enum InheritError {
     /// The variables of the supervisor are not valid.
-    #[error("LISTEN_FDS is not a number from 0 to {MAX_SOCKETS}: {0}")]
+    #[error("LISTEN_FDS is not a number from 0 to 8192: {0}")]
     Variable(String),
     /// A descriptor is not a TCP listener.
     #[error("the inherited socket {name} is not a TCP listener")]
