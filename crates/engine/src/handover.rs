@@ -36,6 +36,7 @@ pub use self::incoming::Origin;
 pub(crate) use self::incoming::take_over;
 pub use self::outgoing::{HandoverError, Replacement};
 pub(crate) use self::peer::Peer;
+use self::peer::PeerRole;
 use crate::random::random_bytes;
 
 /// Time limit for telling the new process to serve. Without that message it stops.
@@ -48,8 +49,10 @@ pub(crate) struct Handover {
     /// Cancelled when this process accepts connections.
     begin: CancellationToken,
     serving_since: OnceLock<Instant>,
-    /// The other process that shares the listeners.
-    peer: ArcSwapOption<Peer>,
+    /// The process that this one replaces, until it has drained.
+    old_peer: ArcSwapOption<Peer>,
+    /// The process that replaces this one.
+    new_peer: ArcSwapOption<Peer>,
     /// The process to which agents move.
     successor: watch::Sender<Option<Arc<str>>>,
     /// Control channels whose agent can move and has not yet.
@@ -74,7 +77,8 @@ impl Handover {
             process: hex::encode(random_bytes::<8>()).into(),
             begin: CancellationToken::new(),
             serving_since: OnceLock::new(),
-            peer: ArcSwapOption::empty(),
+            old_peer: ArcSwapOption::empty(),
+            new_peer: ArcSwapOption::empty(),
             successor: watch::Sender::new(None),
             unmoved: TaskTracker::new(),
             is_preparing: AtomicBool::new(false),
@@ -134,12 +138,22 @@ impl Handover {
         self.listeners.lock().clear();
     }
 
-    /// The other process, if the client selects it.
+    /// Another process that shares the listeners, if the client selects it.
     pub(crate) fn selected_peer(&self, hello: &ClientHello<'_>) -> Option<Arc<Peer>> {
-        let peer = self.peer.load_full()?;
-        let mut names = hello.alpn()?;
-        let is_selected = names.any(|name| selected_process(name) == Some(peer.process()));
-        is_selected.then_some(peer)
+        let peers = [&self.new_peer, &self.old_peer];
+        peers.into_iter().find_map(|peer| {
+            let peer = peer.load_full()?;
+            let mut names = hello.alpn()?;
+            let is_selected = names.any(|name| selected_process(name) == Some(peer.process()));
+            is_selected.then_some(peer)
+        })
+    }
+
+    fn peer(&self, role: PeerRole) -> &ArcSwapOption<Peer> {
+        match role {
+            PeerRole::Old => &self.old_peer,
+            PeerRole::New => &self.new_peer,
+        }
     }
 
     /// The process to which agents move, and its changes.
@@ -176,6 +190,7 @@ impl Handover {
                 .ok();
         }
         self.closed.cancel();
-        self.peer.store(None);
+        self.old_peer.store(None);
+        self.new_peer.store(None);
     }
 }

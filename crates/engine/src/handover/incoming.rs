@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::message::HandoverMessage;
-use super::peer::Peer;
+use super::peer::{Peer, PeerRole};
 use crate::core::Core;
 use crate::listen::PortRecord;
 use crate::start_error::StartError;
@@ -116,7 +116,7 @@ impl Predecessor {
             process: core.handover.process().to_owned(),
         };
         ready.send(&mut writer, &[]).await?;
-        Peer::connect(core, &process, (reader, writer));
+        Peer::connect(core, (PeerRole::Old, &process), (reader, writer));
         let at = Arc::clone(core);
         tokio::spawn(async move {
             let drain = at.shutdown.drain();

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::message::HandoverMessage;
-use super::peer::Peer;
+use super::peer::{Peer, PeerRole};
 use crate::core::Core;
 
 /// Time limit until the new process is ready. It reads certificates, keys and a file of countries.
@@ -130,7 +130,7 @@ impl Replacement {
             () = core.shutdown.drain().cancelled() => return Err(HandoverError::Stopping),
         };
         info!("the new process is ready; the agents move to it");
-        let peer = Peer::connect(core, &process, (reader, writer));
+        let peer = Peer::connect(core, (PeerRole::New, &process), (reader, writer));
         core.handover.successor.send_replace(Some(process.into()));
         core.handover.unmoved.close();
         tokio::select! {
@@ -148,7 +148,7 @@ impl Replacement {
     /// Serves as before.
     fn resume(&self) {
         let handover = &self.core.handover;
-        handover.peer.store(None);
+        handover.new_peer.store(None);
         handover.successor.send_replace(None);
         handover.unmoved.reopen();
         handover.is_preparing.store(false, Ordering::Release);

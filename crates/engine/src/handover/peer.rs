@@ -29,6 +29,15 @@ pub(crate) struct Peer {
     ended: CancellationToken,
 }
 
+/// The part of another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PeerRole {
+    /// This process replaces it.
+    Old,
+    /// It replaces this process.
+    New,
+}
+
 #[derive(Debug)]
 enum OutgoingMessage {
     Connection {
@@ -44,7 +53,7 @@ impl Peer {
     /// Runs the connection to a process until one of both ends.
     pub(super) fn connect(
         core: &Arc<Core>,
-        process: &str,
+        (role, process): (PeerRole, &str),
         (reader, writer): (FrameReader, FrameWriter),
     ) -> Arc<Self> {
         let (queue, outgoing) = mpsc::channel(QUEUE);
@@ -54,7 +63,7 @@ impl Peer {
             queue,
             ended: ended.clone(),
         });
-        core.handover.peer.store(Some(Arc::clone(&peer)));
+        core.handover.peer(role).store(Some(Arc::clone(&peer)));
         let (at, process) = (Arc::clone(core), Arc::clone(&peer.process));
         tokio::spawn(async move {
             let closed = at.handover.closed.clone();
@@ -64,11 +73,14 @@ impl Peer {
                 () = closed.cancelled() => {}
             }
             ended.cancel();
-            let current = at.handover.peer.load_full();
+            let current = at.handover.peer(role).load_full();
             if current.is_some_and(|current| current.process == process) {
-                at.handover.peer.store(None);
+                at.handover.peer(role).store(None);
             }
-            if !at.handover.begin().is_cancelled() && !at.shutdown.drain().is_cancelled() {
+            if role == PeerRole::Old
+                && !at.handover.begin().is_cancelled()
+                && !at.shutdown.drain().is_cancelled()
+            {
                 warn!("the old process has ended, or does not hand over; stopping");
                 at.shutdown.request();
             }
