@@ -116,7 +116,7 @@ impl Predecessor {
             process: core.handover.process().to_owned(),
         };
         ready.send(&mut writer, &[]).await?;
-        Peer::connect(core, (PeerRole::Old, &process), (reader, writer));
+        Peer::connect(core, (PeerRole::Old, process.as_str()), (reader, writer));
         let at = Arc::clone(core);
         tokio::spawn(async move {
             let drain = at.shutdown.drain();

@@ -130,7 +130,7 @@ impl Replacement {
             () = core.shutdown.drain().cancelled() => return Err(HandoverError::Stopping),
         };
         info!("the new process is ready; the agents move to it");
-        let peer = Peer::connect(core, (PeerRole::New, &process), (reader, writer));
+        let peer = Peer::connect(core, (PeerRole::New, process.as_str()), (reader, writer));
         core.handover.successor.send_replace(Some(process.into()));
         core.handover.unmoved.close();
         tokio::select! {
