@@ -93,11 +93,26 @@ impl Certificates {
     /// # Errors
     /// The system refuses a thread.
     pub fn start_orders(self, stop: CancellationToken) -> io::Result<Option<Orders>> {
+        let begin = CancellationToken::new();
+        begin.cancel();
+        self.start_orders_after(begin, stop)
+    }
+
+    /// The same from the cancellation of `begin` on. Until then another process answers the
+    /// authority.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start_orders_after(
+        self,
+        begin: CancellationToken,
+        stop: CancellationToken,
+    ) -> io::Result<Option<Orders>> {
         let Some(manager) = self.manager else {
             return Ok(None);
         };
         let certificate = manager.certificate();
-        let thread = manager.start(stop)?;
+        let thread = manager.start(begin, stop)?;
         Ok(Some(Orders {
             certificate,
             has_files: self.files.is_some(),

@@ -161,20 +161,28 @@ impl Manager {
         Arc::clone(&self.challenges)
     }
 
-    /// Runs on a thread of its own until `stop`, so that a slow disk only delays this.
+    /// Runs on a thread of its own from `begin` until `stop`, so that a slow disk only delays this.
     ///
     /// # Errors
     /// The system refuses a thread or descriptors.
-    pub fn start(mut self, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
+    pub fn start(
+        mut self,
+        begin: CancellationToken,
+        stop: CancellationToken,
+    ) -> io::Result<JoinHandle<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let thread = std::thread::Builder::new().name("svc-acme".to_owned());
         thread.spawn(move || {
             runtime.block_on(async {
+                let ordering = async {
+                    begin.cancelled().await;
+                    self.keep_current().await;
+                };
                 tokio::select! {
                     () = stop.cancelled() => {}
-                    () = self.keep_current() => {}
+                    () = ordering => {}
                 }
             });
             // The look-up of a name cannot be stopped, and the process must not wait for it.

@@ -261,9 +261,11 @@ async fn start_parts(
     serve(&core, listeners.tls, listeners.http);
     // The listeners answer the authority, so they are served before.
     let responder = responder.map(RunningResponder::start);
-    let orders = certificates.start_orders(core.shutdown.drain().child_token());
+    let begin = core.handover.begin();
+    let orders =
+        certificates.start_orders_after(begin.clone(), core.shutdown.drain().child_token());
     let orders = orders.map_err(StartError::Workers)?;
-    let domain_orders = of_domains.start(&core.clock, core.shutdown.drain());
+    let domain_orders = of_domains.start(&core.clock, begin, core.shutdown.drain());
     let domain_orders = domain_orders.map_err(StartError::Workers)?;
     if let Some(orders) = &orders {
         orders.refresh(&readiness);

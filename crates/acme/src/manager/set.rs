@@ -123,11 +123,15 @@ impl CertificateSet {
         self.0.schedule.lock().remove(name, Instant::now());
     }
 
-    /// Orders and renews on a thread of its own until `stop`.
+    /// Orders and renews on a thread of its own from `begin` until `stop`.
     ///
     /// # Errors
     /// The system refuses a thread or descriptors.
-    pub fn start(&self, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
+    pub fn start(
+        &self,
+        begin: CancellationToken,
+        stop: CancellationToken,
+    ) -> io::Result<JoinHandle<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -136,7 +140,10 @@ impl CertificateSet {
         thread.spawn(move || {
             runtime.block_on(async {
                 let [first, second] = &set.clients;
-                let steps = async { tokio::join!(set.run_steps(first), set.run_steps(second)) };
+                let steps = async {
+                    begin.cancelled().await;
+                    tokio::join!(set.run_steps(first), set.run_steps(second))
+                };
                 tokio::select! {
                     () = stop.cancelled() => {}
                     _ = steps => {}

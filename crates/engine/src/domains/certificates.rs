@@ -98,21 +98,24 @@ impl DomainCertificates {
         ProjectDomains::new(Arc::clone(domains), base.clone(), orders)
     }
 
-    /// Starts to check the files, and to order and renew, until `stop`. Returns the thread of the
-    /// orders; `None` if no certificate is ordered.
+    /// Starts to check the files, and to order and renew from `begin` on, until `stop`. Returns the
+    /// thread of the orders; `None` if no certificate is ordered.
     ///
     /// # Errors
     /// The system refuses a thread.
     pub(crate) fn start(
         self,
         clock: &Arc<dyn Clock>,
+        begin: &CancellationToken,
         stop: &CancellationToken,
     ) -> io::Result<Option<JoinHandle<()>>> {
         if !self.files.is_empty() {
             let (clock, stop) = (Arc::clone(clock), stop.child_token());
             tokio::spawn(self.files.check_periodically(clock, stop));
         }
-        let ordered = self.ordered.map(|set| set.start(stop.child_token()));
+        let ordered = self
+            .ordered
+            .map(|set| set.start(begin.clone(), stop.child_token()));
         ordered.transpose()
     }
 }
