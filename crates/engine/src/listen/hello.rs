@@ -105,14 +105,15 @@ async fn accept_and_classify(socket: Socket, worker: &Arc<Worker>) -> Option<Con
         }
     };
     let hello = start.client_hello();
-    if let Some(peer) = core.handover.selected_peer(&hello) {
+    let agent_only = offers_only_agent_protocol(&hello);
+    // Visitors do not select a process.
+    if agent_only && let Some(peer) = core.handover.selected_peer(&hello) {
         let hello_bytes = start.io.recall();
         let mut socket = start.io;
         socket.unread(&hello_bytes).ok()?;
         peer.pass(socket).await;
         return None;
     }
-    let agent_only = offers_only_agent_protocol(&hello);
     let server_name = hello.server_name().map(str::to_ascii_lowercase);
     let route = server_name
         .as_deref()
