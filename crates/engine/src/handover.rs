@@ -9,7 +9,7 @@
 //!    accepts all connections meanwhile and passes those of the agents on: their ClientHellos name
 //!    the process ([`Handover::selected_peer`]). Visitors are served here, so no name is without its
 //!    agent.
-//! 3. When the agents have moved, the old process stops accepting, gives up what only one process
+//! 3. When the agents have moved, the old process stops accepting, releases what only one process
 //!    can own (the metrics listener), and tells the new one to serve. It drains as for a stop. Late
 //!    connections for its streams reach the new process, which passes them back.
 

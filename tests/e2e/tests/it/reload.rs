@@ -1,5 +1,5 @@
-//! An engine is replaced by a new process, or restarted with the listeners of its supervisor, and
-//! nobody notices.
+//! An engine is replaced by a new process, or restarted with the listeners of its supervisor, without a
+//! refused or failed request.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};

@@ -64,7 +64,7 @@ impl TcpPorts {
         state.inherited.insert(number, port);
     }
 
-    /// Closes the ports whose tunnels have not come back.
+    /// Closes the ports whose tunnels have not returned.
     pub(crate) fn forget_inherited(&self) {
         let inherited = std::mem::take(&mut self.state.lock().inherited);
         drop(inherited);
