@@ -138,7 +138,7 @@ impl Supervisor {
 #[cfg(unix)]
 mod socket {
     use std::io;
-    use std::os::fd::{AsRawFd as _, BorrowedFd, RawFd};
+    use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
     use std::os::unix::net::{SocketAddr, UnixDatagram};
     use std::path::Path;
     use std::time::Duration;
@@ -178,7 +178,7 @@ mod socket {
             message: &[u8],
             descriptors: &[BorrowedFd<'_>],
         ) -> io::Result<usize> {
-            let numbers: Vec<RawFd> = descriptors.iter().map(|open| open.as_raw_fd()).collect();
+            let numbers: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
             crate::descriptors::send_once(self.0.as_raw_fd(), message, &numbers)
         }
     }

@@ -13,6 +13,7 @@
 //!    can own (the metrics listener), and tells the new one to serve. It drains as for a stop. Late
 //!    connections for its streams reach the new process, which passes them back.
 
+mod connection;
 mod incoming;
 mod message;
 mod outgoing;

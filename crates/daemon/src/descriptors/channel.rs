@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use nix::cmsg_space;
@@ -158,7 +158,7 @@ impl FrameWriter {
         frame.extend_from_slice(&length.to_be_bytes());
         frame.push(count);
         frame.extend_from_slice(payload);
-        let numbers: Vec<RawFd> = descriptors.iter().map(|open| open.as_raw_fd()).collect();
+        let numbers: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let mut sent = 0;
         while sent < frame.len() {
             let rest = frame.get(sent..).unwrap_or_default();

@@ -10,8 +10,9 @@ use daemon::descriptors::{FrameReader, FrameWriter, InheritedSockets, frames};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::connection::connect;
 use super::message::HandoverMessage;
-use super::peer::{Peer, PeerRole};
+use super::peer::PeerRole;
 use crate::core::Core;
 use crate::listen::PortRecord;
 use crate::start_error::StartError;
@@ -116,7 +117,7 @@ impl Predecessor {
             process: core.handover.process().to_owned(),
         };
         ready.send(&mut writer, &[]).await?;
-        Peer::connect(core, (PeerRole::Old, process.as_str()), (reader, writer));
+        connect(core, (PeerRole::Old, process.as_str()), (reader, writer));
         let at = Arc::clone(core);
         tokio::spawn(async move {
             let drain = at.shutdown.drain();

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::connection::connect;
 use super::message::HandoverMessage;
 use super::peer::{Peer, PeerRole};
 use crate::core::Core;
@@ -130,7 +131,7 @@ impl Replacement {
             () = core.shutdown.drain().cancelled() => return Err(HandoverError::Stopping),
         };
         info!("the new process is ready; the agents move to it");
-        let peer = Peer::connect(core, (PeerRole::New, process.as_str()), (reader, writer));
+        let peer = connect(core, (PeerRole::New, process.as_str()), (reader, writer));
         core.handover.successor.send_replace(Some(process.into()));
         core.handover.unmoved.close();
         tokio::select! {

@@ -1,20 +1,12 @@
-//! The connection to the other process while two of them share the listeners.
+//! Another process that shares the listeners, and the connections for it.
 
-use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use daemon::descriptors::{Frame, FrameReader, FrameWriter};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::debug;
 use transport::Socket;
-
-use super::message::HandoverMessage;
-use crate::core::Core;
-use crate::listen::serve_passed;
 
 /// Connections that wait to be passed on: those of some milliseconds. Each further one waits for a
 /// place, within the time limit of its handshake.
@@ -38,8 +30,10 @@ pub(super) enum PeerRole {
     New,
 }
 
+/// A message for another process.
 #[derive(Debug)]
-enum OutgoingMessage {
+pub(super) enum OutgoingMessage {
+    /// A connection that selects it, with the bytes that were read from it.
     Connection {
         stream: TcpStream,
         unread: Vec<u8>,
@@ -50,42 +44,15 @@ enum OutgoingMessage {
 }
 
 impl Peer {
-    /// Runs the connection to a process until one of both ends.
-    pub(super) fn connect(
-        core: &Arc<Core>,
-        (role, process): (PeerRole, &str),
-        (reader, writer): (FrameReader, FrameWriter),
-    ) -> Arc<Self> {
+    /// The process with this id, and the messages for it.
+    pub(super) fn new(process: &str) -> (Arc<Self>, mpsc::Receiver<OutgoingMessage>) {
         let (queue, outgoing) = mpsc::channel(QUEUE);
-        let ended = CancellationToken::new();
-        let peer = Arc::new(Self {
+        let peer = Self {
             process: process.into(),
             queue,
-            ended: ended.clone(),
-        });
-        core.handover.peer(role).store(Some(Arc::clone(&peer)));
-        let (at, process) = (Arc::clone(core), Arc::clone(&peer.process));
-        tokio::spawn(async move {
-            let closed = at.handover.closed.clone();
-            tokio::select! {
-                () = write(writer, outgoing) => {}
-                () = read(reader, &at) => {}
-                () = closed.cancelled() => {}
-            }
-            ended.cancel();
-            let current = at.handover.peer(role).load_full();
-            if current.is_some_and(|current| current.process == process) {
-                at.handover.peer(role).store(None);
-            }
-            if role == PeerRole::Old
-                && !at.handover.begin().is_cancelled()
-                && !at.shutdown.drain().is_cancelled()
-            {
-                warn!("the old process has ended, or does not hand over; stopping");
-                at.shutdown.request();
-            }
-        });
-        peer
+            ended: CancellationToken::new(),
+        };
+        (Arc::new(peer), outgoing)
     }
 
     /// Id of the process.
@@ -119,79 +86,4 @@ impl Peer {
         let queued = self.queue.send(OutgoingMessage::Serve(sent)).await;
         queued.is_ok() && is_sent.await.is_ok()
     }
-}
-
-async fn write(mut writer: FrameWriter, mut outgoing: mpsc::Receiver<OutgoingMessage>) {
-    while let Some(next) = outgoing.recv().await {
-        let sent = match next {
-            OutgoingMessage::Serve(notify) => {
-                let sent = HandoverMessage::Serve.send(&mut writer, &[]).await;
-                if sent.is_ok() {
-                    // The waiting task may have been dropped with the engine.
-                    notify.send(()).ok();
-                }
-                sent
-            }
-            OutgoingMessage::Connection {
-                stream,
-                unread,
-                source,
-            } => {
-                let unread = hex::encode(unread);
-                let message = HandoverMessage::Connection { source, unread };
-                message.send(&mut writer, &[stream.as_fd()]).await
-            }
-        };
-        if let Err(error) = sent {
-            warn!(%error, "the other process cannot be reached");
-            return;
-        }
-    }
-}
-
-async fn read(mut reader: FrameReader, core: &Arc<Core>) {
-    let next_worker = AtomicUsize::new(0);
-    loop {
-        let frame = match reader.next().await {
-            Ok(Some(frame)) => frame,
-            Ok(None) => return,
-            Err(error) => {
-                warn!(%error, "the other process cannot be reached");
-                return;
-            }
-        };
-        match HandoverMessage::parse(&frame) {
-            Ok(HandoverMessage::Serve) => core.handover.start_serving(),
-            Ok(HandoverMessage::Connection { source, unread }) => {
-                if let Err(error) = deliver(frame, source, &unread, core, &next_worker) {
-                    debug!(%error, "a passed connection cannot be used");
-                }
-            }
-            Ok(_) => debug!("an unexpected message of the other process"),
-            Err(error) => {
-                warn!(%error, "a message of the other process cannot be read");
-                return;
-            }
-        }
-    }
-}
-
-/// Serves a connection that the other process has accepted.
-fn deliver(
-    frame: Frame,
-    source: SocketAddr,
-    unread: &str,
-    core: &Arc<Core>,
-    next_worker: &AtomicUsize,
-) -> io::Result<()> {
-    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-    let unread = hex::decode(unread).map_err(|_| invalid())?;
-    let stream = frame.descriptors.into_iter().next().ok_or_else(invalid)?;
-    let stream = TcpStream::from(stream);
-    stream.set_nonblocking(true)?;
-    let workers = core.workers();
-    let turn = next_worker.fetch_add(1, Ordering::Relaxed) % workers.len().max(1);
-    let worker = workers.get(turn).ok_or_else(invalid)?;
-    worker.spawn(serve_passed(stream, source, unread, Arc::clone(worker)));
-    Ok(())
 }
