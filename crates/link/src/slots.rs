@@ -24,8 +24,7 @@ use crate::storage::STATE;
 /// others drain.
 const SLOTS: usize = 4;
 
-/// Interval between two attempts to open the slot of a process that may still run, or to send its
-/// reports.
+/// Interval between two attempts to clear the slots of other processes.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The directories of one process.
@@ -103,50 +102,54 @@ fn newest_state(data_dir: &Path) -> Option<usize> {
     saved.max().map(|(_, index)| index)
 }
 
-/// Clears the slots of earlier processes when these have ended: deletes their states, and sends
-/// their reports. Ends when all are clear, or at `stop`.
+/// Clears the slots of other processes when these have ended, until `stop`: deletes their states, and
+/// sends their reports. They may be processes that this one replaced, or that failed to replace it.
 pub(crate) async fn clear_others(
     endpoint: Endpoint,
     data_dir: PathBuf,
     own: usize,
     stop: CancellationToken,
 ) {
-    let others = (0..SLOTS).filter(|index| *index != own);
-    let mut left: Vec<usize> = others
-        .filter(|index| link_folder(&data_dir, *index).exists())
-        .collect();
-    while !left.is_empty() {
-        let mut uncleared = Vec::new();
-        for index in left {
-            // A report that is sent twice is recognised by its number.
-            let clearing = clear(endpoint.clone(), data_dir.clone(), index);
-            match stop.run_until_cancelled(clearing).await {
-                Some(true) => {}
-                Some(false) => uncleared.push(index),
-                None => return,
+    loop {
+        let round = async {
+            for index in (0..SLOTS).filter(|index| *index != own) {
+                clear(&endpoint, &data_dir, index).await;
             }
-        }
-        left = uncleared;
-        if !left.is_empty() && stop.run_until_cancelled(sleep(INTERVAL)).await.is_none() {
+            sleep(INTERVAL).await;
+        };
+        // A report that is sent twice is recognised by its number.
+        if stop.run_until_cancelled(round).await.is_none() {
             return;
         }
     }
 }
 
-/// Returns false if the slot is in use, or has reports that cannot be sent now.
-async fn clear(endpoint: Endpoint, data_dir: PathBuf, index: usize) -> bool {
+/// Clears a slot, unless it is in use. Reports that cannot be sent now remain.
+async fn clear(endpoint: &Endpoint, data_dir: &Path, index: usize) {
+    let (endpoint, data_dir) = (endpoint.clone(), data_dir.to_owned());
     let opening = tokio::task::spawn_blocking(move || {
+        if !has_files(&data_dir, index) {
+            return Ok(None);
+        }
         let slot = open_slot(&endpoint, &data_dir, index)?;
         slot.link.forget_state()?;
-        Ok::<_, io::Error>((slot.records, slot.reporter))
+        Ok::<_, io::Error>(Some(slot.reporter))
     });
-    let Ok(Ok((records, reporter))) = opening.await else {
-        return false;
+    if let Ok(Ok(Some(reporter))) = opening.await {
+        let last = CancellationToken::new();
+        last.cancel();
+        reporter.run(last).await;
+    }
+}
+
+/// Returns true if a slot has a state or reports.
+fn has_files(data_dir: &Path, index: usize) -> bool {
+    let is_report = |entry: io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "json"))
     };
-    let last = CancellationToken::new();
-    last.cancel();
-    reporter.run(last).await;
-    records.counts().waiting == 0
+    let reports = fs::read_dir(reports_folder(data_dir, index));
+    link_folder(data_dir, index).join(STATE).exists()
+        || reports.is_ok_and(|mut entries| entries.any(is_report))
 }
 
 #[cfg(test)]
@@ -182,11 +185,10 @@ mod tests {
         let first = open(&endpoint, &data, false).unwrap();
         fs::write(data.join("link/state"), "a state").unwrap();
         let second = open(&endpoint, &data, true).unwrap();
-        assert!(!clear(endpoint.clone(), data.clone(), 0).await, "in use");
-        assert!(data.join("link/state").exists());
+        clear(&endpoint, &data, 0).await;
+        assert!(data.join("link/state").exists(), "it is in use");
         drop(first);
-        let stop = CancellationToken::new();
-        clear_others(endpoint.clone(), data.clone(), second.index, stop).await;
+        clear(&endpoint, &data, 0).await;
         assert!(!data.join("link/state").exists());
         // The next process continues in the slot with the state.
         drop(second);
