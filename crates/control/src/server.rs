@@ -271,6 +271,16 @@ pub async fn start_routes(
     Ok(running)
 }
 
+/// Compares the clocks before anything is served. Later a task does it.
+async fn measure_clock_skew(app: &App) {
+    if let Err(error) = app.clock_skew.measure(&app.store, &*app.clock).await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "the clocks could not be compared"
+        );
+    }
+}
+
 /// As [`start_routes`], with inherited sockets for the other listeners.
 pub async fn start_inheriting(
     app: Arc<App>,
@@ -309,13 +319,7 @@ pub async fn start_inheriting(
     let removed_listeners = inherited.finish()?;
     let http = plain.as_ref().map(|(listener, _)| listener.local_addr());
     let http = http.transpose().map_err(unusable)?;
-    // Before anything is served; later the task does it.
-    if let Err(error) = app.clock_skew.measure(&app.store, &*app.clock).await {
-        tracing::warn!(
-            error = &error as &dyn std::error::Error,
-            "the clocks could not be compared"
-        );
-    }
+    measure_clock_skew(&app).await;
     app.health.set_drain(shutdown.drain().clone());
     let notice = app.config.drain_period;
     let limit = ConnectionLimit::new(&app.config.limits, &app.config.trusted_proxies);

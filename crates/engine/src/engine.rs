@@ -123,7 +123,7 @@ impl RunningEngine {
 /// # Errors
 /// [`StartError`], which names the configuration's key.
 pub async fn start(config: EngineConfig, shutdown: Shutdown) -> Result<RunningEngine, StartError> {
-    Box::pin(start_with_clock(config, shutdown, Arc::new(SystemClock))).await
+    start_with_clock(config, shutdown, Arc::new(SystemClock)).await
 }
 
 /// As [`start`], with another clock: for tests that move it.
@@ -135,7 +135,7 @@ pub async fn start_with_clock(
     shutdown: Shutdown,
     clock: Arc<dyn Clock>,
 ) -> Result<RunningEngine, StartError> {
-    start_parts(config, shutdown, clock, Origin::none()).await
+    Box::pin(start_parts(config, shutdown, clock, Origin::none())).await
 }
 
 /// As [`start`], with sockets of the supervisor or of the process that this one replaces.
@@ -147,7 +147,7 @@ pub async fn start_from(
     shutdown: Shutdown,
     origin: Origin,
 ) -> Result<RunningEngine, StartError> {
-    start_parts(config, shutdown, Arc::new(SystemClock), origin).await
+    Box::pin(start_parts(config, shutdown, Arc::new(SystemClock), origin)).await
 }
 
 #[expect(clippy::too_many_lines, reason = "starts the parts in their order")]

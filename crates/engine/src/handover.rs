@@ -6,7 +6,7 @@
 //! 1. The new process reads its configuration and reports that it is ready ([`incoming`]). Until
 //!    then, any failure ends it, and nothing has changed for the old one.
 //! 2. The old process asks its agents to open a control channel to the new one ([`outgoing`]). It
-//!    accepts all connections meanwhile and passes those of the agents on: their ClientHellos name
+//!    accepts all connections meanwhile and passes those of the agents on: their `ClientHello`s name
 //!    the process ([`Handover::selected_peer`]). Visitors are served here, so no name is without its
 //!    agent.
 //! 3. When the agents have moved, the old process stops accepting, releases what only one process

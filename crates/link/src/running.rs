@@ -10,7 +10,6 @@ use tracing::warn;
 
 use crate::endpoint::Endpoint;
 use crate::follow::{Handler, Link};
-use crate::pace::Pace;
 use crate::reports::{Records, ReportCounts, Reporter};
 use crate::slots;
 use crate::status::Status;

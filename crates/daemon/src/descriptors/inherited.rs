@@ -43,7 +43,7 @@ pub enum InheritError {
     /// A descriptor is not a TCP listener.
     #[error("the inherited socket {name} is not a TCP listener")]
     Kind {
-        /// Its name in LISTEN_FDNAMES, or its number.
+        /// Its name in `LISTEN_FDNAMES`, or its number.
         name: String,
         /// Cause.
         source: io::Error,
@@ -54,7 +54,7 @@ pub enum InheritError {
          is: use the same address in both, or remove it from the .socket unit"
     )]
     Unused {
-        /// Its name in LISTEN_FDNAMES, or its number.
+        /// Its name in `LISTEN_FDNAMES`, or its number.
         name: String,
         /// The address to which it is bound.
         address: SocketAddr,

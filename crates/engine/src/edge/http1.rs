@@ -126,9 +126,7 @@ impl Visitor {
             let read = tokio::select! {
                 read = timeout_at(deadline, more) => read,
                 () = self.worker.drain.cancelled(), if unread == 0 && first_until.is_none() => {
-                    if self.first_until.is_none() {
-                        return None;
-                    }
+                    self.first_until?;
                     continue;
                 }
             };

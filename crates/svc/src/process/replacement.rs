@@ -160,11 +160,8 @@ pub(crate) fn inherited_sockets() -> Result<InheritedSockets, Failure> {
 /// The process that this one replaces, if it was started for that.
 fn predecessor() -> io::Result<Option<UnixStream>> {
     // Programs that this process starts inherit the variable.
-    let is_parent = |pid: &String| *pid == parent_id().to_string();
-    if environment::variable(PREDECESSOR)
-        .filter(is_parent)
-        .is_none()
-    {
+    let parent = parent_id().to_string();
+    if environment::variable(PREDECESSOR).is_none_or(|pid| pid != parent) {
         return Ok(None);
     }
     let input = io::stdin().as_fd().try_clone_to_owned()?;

@@ -26,6 +26,10 @@ pub struct OpenControlChannelRsp {
 
 /// Result of a hello.
 #[derive(Clone, PartialEq, prost::Oneof)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a channel has one, which is not stored"
+)]
 pub enum ControlChannelOutcome {
     /// The channel is open.
     #[prost(message, tag = "1")]

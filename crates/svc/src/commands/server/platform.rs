@@ -189,10 +189,8 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     let shutdown = signals::listen_as_server(config.drain_period + DRAIN)?;
     let (base_url, listen) = (config.base_url.clone(), config.listen);
     let failed = |error: &dyn std::error::Error| {
-        Failure::new(
-            Code::Failed,
-            format!("the platform cannot start: {}", chain(error)),
-        )
+        let message = format!("the platform cannot start: {}", chain(error));
+        Failure::new(Code::Failed, message)
     };
     let app = control::open(config, Arc::new(SystemClock))
         .await
