@@ -107,6 +107,12 @@ impl Handover {
         self.begin.cancel();
     }
 
+    /// True from the time at which this process accepts connections until another one takes over.
+    /// Exactly one process reports what is online: two would replace each other's numbers.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.begin.is_cancelled() && !self.replaced.is_cancelled()
+    }
+
     /// The time since which this process accepts connections.
     pub(crate) fn serving_since(&self) -> Option<Instant> {
         self.serving_since.get().copied()
@@ -141,12 +147,19 @@ impl Handover {
 
     /// Another process that shares the listeners, if the client selects it.
     pub(crate) fn selected_peer(&self, hello: &ClientHello<'_>) -> Option<Arc<Peer>> {
+        let selected: Vec<&str> = hello.alpn()?.filter_map(selected_process).collect();
+        self.peer_among(&selected)
+    }
+
+    fn peer_among(&self, selected: &[&str]) -> Option<Arc<Peer>> {
+        // Two processes that are both selected would pass the connection back and forth.
+        if selected.contains(&self.process()) {
+            return None;
+        }
         let peers = [&self.new_peer, &self.old_peer];
         peers.into_iter().find_map(|peer| {
             let peer = peer.load_full()?;
-            let mut names = hello.alpn()?;
-            let is_selected = names.any(|name| selected_process(name) == Some(peer.process()));
-            is_selected.then_some(peer)
+            selected.contains(&peer.process()).then_some(peer)
         })
     }
 
@@ -193,5 +206,39 @@ impl Handover {
         self.closed.cancel();
         self.old_peer.store(None);
         self.new_peer.store(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_serves_until_another_one_takes_over() {
+        let handover = Handover::new();
+        assert!(!handover.is_serving());
+        handover.start_serving();
+        assert!(handover.is_serving());
+        handover.replaced.cancel();
+        assert!(!handover.is_serving());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_selects_both_processes_is_not_passed_back_and_forth() {
+        let (old, new) = (Handover::new(), Handover::new());
+        let (of_old, _to_new) = Peer::new(new.process());
+        let (of_new, _to_old) = Peer::new(old.process());
+        old.new_peer.store(Some(of_old));
+        new.old_peer.store(Some(of_new));
+        let process_of = |peer: Option<Arc<Peer>>| peer.map(|peer| peer.process().to_owned());
+
+        let only_new = process_of(old.peer_among(&[new.process()]));
+        assert_eq!(only_new.as_deref(), Some(new.process()));
+        let only_old = process_of(new.peer_among(&[old.process()]));
+        assert_eq!(only_old.as_deref(), Some(old.process()));
+        let both = [old.process(), new.process()];
+        assert_eq!(process_of(old.peer_among(&both)), None);
+        assert_eq!(process_of(new.peer_among(&both)), None);
+        assert_eq!(process_of(new.peer_among(&["0123456789abcdef"])), None);
     }
 }

@@ -47,8 +47,11 @@ pub(super) async fn keep_reporting(
         for record in core.tokens.take_uses() {
             reports.records.push(Record::CredentialUse(record));
         }
-        for record in inventory.changes(core.live.online()) {
-            reports.records.push(Record::Inventory(record));
+        // The agents of a replaced process are online at the new one, which reports them.
+        if core.handover.is_serving() {
+            for record in inventory.changes(core.live.online()) {
+                reports.records.push(Record::Inventory(record));
+            }
         }
         for record in orders.changes(core.namespace.domains()) {
             reports
