@@ -53,6 +53,11 @@ impl Origin {
         }
     }
 
+    /// True if the engine replaces another process.
+    pub fn has_predecessor(&self) -> bool {
+        self.predecessor.is_some()
+    }
+
     /// An engine that replaces the process at the other end of `stream`. Waits for its sockets.
     ///
     /// # Errors
@@ -102,7 +107,7 @@ async fn receive(reader: &mut FrameReader) -> io::Result<ReceivedSockets> {
 
 impl Predecessor {
     /// Reports that this process is ready, and follows the old one. It serves when the old one
-    /// allows it, or has ended.
+    /// allows it, and stops if that one ends before.
     ///
     /// # Errors
     /// The old process has ended.

@@ -43,8 +43,14 @@ async fn accept(listener: &TcpListener, port: &Arc<Port>, worker: &Arc<Worker>) 
             }
         });
     });
+    let accepting = async {
+        // Until this process serves, the old one accepts: a failed replacement breaks no stream.
+        worker.core.handover.begin().cancelled().await;
+        accepting.await;
+    };
     tokio::select! {
         () = accepting => {}
+        () = worker.drain.cancelled() => {}
         () = port.closed.cancelled() => {}
     }
 }
