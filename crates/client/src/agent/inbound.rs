@@ -104,7 +104,9 @@ async fn connect_visitor(
     path: &DataPath,
     visitor: ProxyConnReq,
 ) -> Result<AcceptedVisitor, wire::Error> {
-    let Some(entry) = shared.route(&visitor.tunnel_id).await else {
+    let entry = shared.route(&visitor.tunnel_id).await;
+    // The process of a replaced channel does not know yet that the tunnel was closed.
+    let Some(entry) = entry.filter(|entry| !entry.is_closing()) else {
         return Err(wire::Error::tunnel_not_found(
             "the agent has no such tunnel",
         ));

@@ -3,8 +3,8 @@
 use svc_client::{Properties, Status};
 use tokio::time::timeout;
 use wire::{
-    Kind,
-    message::{CloseTunnelRsp, MoveReq},
+    ErrorCode, Kind,
+    message::{CloseTunnelRsp, MoveReq, ProxyConnReq},
 };
 
 use super::{
@@ -74,4 +74,40 @@ async fn an_agent_that_cannot_reach_the_new_process_tries_again() {
     next.grant(&request, "t-2").await;
     let answer = earlier.next().await;
     assert!(matches!(answer, Kind::MoveRsp(_)), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_tunnel_that_is_closed_after_a_move_accepts_no_visitor_of_the_old_process() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let tunnel = agent.open(Properties::http().named("demo"));
+    let mut earlier = engine.control_with_tunnel().await;
+    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
+    earlier.send(move_req()).await;
+    let mut next = engine.control().await;
+    let request = next.tunnel_request().await;
+    next.grant(&request, "t-2").await;
+    let answer = earlier.next().await;
+    assert!(matches!(answer, Kind::MoveRsp(_)), "{answer:?}");
+
+    let closing = tokio::spawn(tunnel.close());
+    let close = next.next().await;
+    assert!(
+        matches!(&close, Kind::CloseTunnelReq(close) if close.tunnel_id == "t-2"),
+        "{close:?}"
+    );
+    let visitor = ProxyConnReq {
+        tunnel_id: "t-1".to_owned(),
+        stream_id: "0123456789abcdef01234567".to_owned(),
+        secret: Some("one-time".into()),
+        source_ip: None,
+        proxy_endpoint: None,
+    };
+    earlier.send(Kind::ProxyConnReq(visitor)).await;
+    let answer = earlier.next().await;
+    let Kind::ProxyConnRsp(answer) = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(answer.error.unwrap().kind(), ErrorCode::TunnelNotFound);
+    closing.abort();
 }
