@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::configuration;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::output;
 use crate::output::Format;
 use crate::process::replacement::{self, Program};
@@ -76,11 +76,13 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     let shutdown = signals::listen_as_server(config.timeouts.drain)?;
     let program = Program::listen()?;
     let origin = replacement::origin().await?;
+    let is_successor = origin.has_predecessor();
     let host = config.host.clone();
     let running = engine::start_from(config, shutdown.clone(), origin)
         .await
         .map_err(|error| Failure::from_error("the engine cannot start", error))?;
-    if running.wait_until_serving().await {
+    let has_served = running.wait_until_serving().await;
+    if has_served {
         if args.output == Format::Json {
             output::json(&Ready::of(&running, &host))?;
         }
@@ -98,6 +100,11 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     if replaced.is_cancelled() {
         let handed_over = replacing.await;
         handed_over.map_err(|error| Failure::from_error("the replacement failed", error))??;
+    }
+    if is_successor && !has_served {
+        // The supervisor may regard this process as the main one, and restarts a failed one only.
+        let message = "the old process ended, or did not hand over";
+        return Err(Failure::new(Code::Failed, message));
     }
     Ok(())
 }

@@ -3,13 +3,19 @@
 use std::{
     fs,
     os::{
+        fd::OwnedFd,
         linux::net::SocketAddrExt as _,
         unix::net::{SocketAddr, UnixDatagram},
     },
+    process::Stdio,
 };
 
 use nix::sys::signal::Signal;
-use tokio::time::timeout;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+    time::timeout,
+};
 
 use super::hangup::engine;
 use crate::installed::alone;
@@ -139,4 +145,38 @@ async fn an_engine_gives_its_listeners_to_its_supervisor_and_reports_a_failed_re
     running.signal(Signal::SIGTERM);
     notified.next("STOPPING=1").await;
     assert_eq!(running.ended().await.code, Some(0));
+}
+
+/// The test is the old process, which ends before it hands over. systemd restarts only a process that
+/// has failed.
+#[tokio::test]
+async fn a_new_process_without_its_old_one_fails() {
+    let home = Home::new();
+    engine(&home, None);
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let theirs = OwnedFd::from(theirs.into_std().unwrap());
+    let mut command = home.command(&["engine", "-c", "engine.yaml", "-o", "json"]);
+    command
+        .env("SVC_PREDECESSOR", std::process::id().to_string())
+        .stdin(Stdio::from(theirs));
+    let running = RunningCommand::spawn(&mut command);
+    let begin = br#"{"message":"begin","process":"0123456789abcdef"}"#;
+    ours.write_u32(u32::try_from(begin.len()).unwrap())
+        .await
+        .unwrap();
+    ours.write_u8(0).await.unwrap();
+    ours.write_all(begin).await.unwrap();
+    let ready = async {
+        let length = ours.read_u32().await.unwrap();
+        assert_eq!(ours.read_u8().await.unwrap(), 0, "descriptors");
+        let mut ready = vec![0; usize::try_from(length).unwrap()];
+        ours.read_exact(&mut ready).await.unwrap();
+        String::from_utf8(ready).unwrap()
+    };
+    let ready = timeout(SOON, ready).await.unwrap();
+    assert!(ready.contains(r#""message":"ready""#), "{ready}");
+    drop(ours);
+    let ended = running.ended().await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("did not hand over"), "{ended:?}");
 }
