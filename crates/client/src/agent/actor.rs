@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tracing::{info, warn};
 use types::causes::chain;
 
@@ -102,6 +102,7 @@ fn wait_after(
 async fn attempt(shared: &Arc<AgentState>) -> (Option<ConnectError>, Duration) {
     let mut moving: Option<Move> = None;
     let mut failed_moves = 0;
+    let replaced = Arc::new(Semaphore::new(MAX_REPLACED));
     loop {
         let process = moving.as_ref().map(|to| to.process.as_str());
         let opened = tokio::select! {
@@ -129,8 +130,17 @@ async fn attempt(shared: &Arc<AgentState>) -> (Option<ConnectError>, Duration) {
         match session.run().await {
             SessionExit::Ended(ended) => return (ended.err(), since.elapsed()),
             SessionExit::Moves(earlier, process) => {
+                let Ok(place) = Arc::clone(&replaced).try_acquire_owned() else {
+                    earlier.finish().await;
+                    let reason = "the engine moves the agent, and does not close earlier channels";
+                    let error = ConnectError::Protocol(reason.to_owned());
+                    return (Some(error), since.elapsed());
+                };
                 let (arrived, arrival) = oneshot::channel();
-                shared.spawn_here(earlier.serve_replaced(arrival));
+                shared.spawn_here(async move {
+                    earlier.serve_replaced(arrival).await;
+                    drop(place);
+                });
                 moving = Some(Move { process, arrived });
             }
         }
@@ -164,6 +174,10 @@ const RESTART: Duration = Duration::from_secs(10);
 /// Maximum delay during a restart. On average a seventh of a second passes between the engine's
 /// return and the next attempt. A thousand agents send 5,000 refused packets per second.
 const RESTART_WAIT: Duration = Duration::from_millis(400);
+
+/// Maximum number of earlier channels that serve their streams: more than the processes of an engine
+/// that can drain at the same time.
+const MAX_REPLACED: usize = 8;
 
 /// Attempts to connect to another process of the engine after the first one. Then the agent counts as
 /// disconnected, and connects to any process.

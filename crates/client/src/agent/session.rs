@@ -224,7 +224,8 @@ impl Session {
         self.finish().await;
     }
 
-    async fn finish(mut self) {
+    /// Closes the channel. Accepted streams continue.
+    pub(crate) async fn finish(mut self) {
         self.end.cancel();
         for tunnel in self.tunnels.values() {
             if let Progress::Online { tunnel_id } | Progress::Closing { tunnel_id } = &tunnel.step {

@@ -111,3 +111,18 @@ async fn a_tunnel_that_is_closed_after_a_move_accepts_no_visitor_of_the_old_proc
     assert_eq!(answer.error.unwrap().kind(), ErrorCode::TunnelNotFound);
     closing.abort();
 }
+
+#[tokio::test]
+async fn an_engine_that_moves_an_agent_again_and_again_loses_it() {
+    let engine = FakeEngine::start().await;
+    let _agent = engine.agent();
+    let mut earlier = Vec::new();
+    for _ in 0..8 {
+        let mut channel = engine.control().await;
+        channel.send(move_req()).await;
+        earlier.push(channel);
+    }
+    let mut last = engine.control().await;
+    last.send(move_req()).await;
+    last.closed().await;
+}
