@@ -22,8 +22,8 @@ pub(crate) fn listen(deadline: Duration) -> Result<Shutdown, Failure> {
     Ok(shutdown)
 }
 
-/// As [`listen`], for a server process: SIGHUP does not end it. `systemctl reload` and log rotation
-/// send this signal. The engine reopens its access log then.
+/// As [`listen`], for a server process: SIGHUP does not end it. The rotation of logs sends this
+/// signal. The engine reopens its access log then.
 #[cfg(feature = "server")]
 pub(crate) fn listen_as_server(deadline: Duration) -> Result<Shutdown, Failure> {
     let shutdown = listen(deadline)?;
@@ -33,7 +33,8 @@ pub(crate) fn listen_as_server(deadline: Duration) -> Result<Shutdown, Failure> 
     tokio::spawn(async move {
         while hard.run_until_cancelled(hangups.recv()).await.is_some() {
             tracing::info!(
-                "received SIGHUP: log files are reopened; a changed configuration needs a restart"
+                "received SIGHUP: log files are reopened; a changed configuration needs a restart, \
+                 or of an engine a reload (SIGUSR2)"
             );
         }
     });

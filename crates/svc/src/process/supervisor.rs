@@ -76,8 +76,12 @@ pub(crate) fn keep_listeners_open(
     for name in removed {
         supervisor.forget(name);
     }
-    for (name, socket) in listeners {
-        supervisor.keep_open(name, &[socket.as_fd()]);
+    // One message for each listener: a supervisor queues few, and a lost one would lose connections.
+    for of_one in listeners.chunk_by(|(one, _), (next, _)| one == next) {
+        let sockets: Vec<_> = of_one.iter().map(|(_, socket)| socket.as_fd()).collect();
+        if let Some((name, _)) = of_one.first() {
+            supervisor.keep_open(name, &sockets);
+        }
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! SIGHUP, which `systemctl reload` and the rotation of logs send, does not end a server.
+//! SIGHUP, which the rotation of logs sends, does not end a server.
 
 use std::net::SocketAddr;
 
@@ -36,7 +36,7 @@ pub(super) fn engine(home: &Home, access_log: Option<&str>) {
     std::fs::write(home.path().join("engine.yaml"), config.to_string()).unwrap();
 }
 
-/// A rotation as in `deploy/debian/svc.logrotate`: rename, then reload.
+/// A rotation as in `deploy/debian/svc.logrotate`: rename, then SIGHUP.
 #[tokio::test]
 async fn an_engine_continues_in_a_new_access_log_after_a_rotation() {
     let home = Home::new();
