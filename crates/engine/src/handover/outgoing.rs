@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use acme::DnsProvider;
 use daemon::descriptors::{FrameReader, FrameWriter, MAX_DESCRIPTORS, frames};
@@ -103,10 +103,17 @@ impl Replacement {
             return Err(HandoverError::Stopping);
         }
         core.handover.replaced.cancel();
+        let since = Instant::now();
         core.shutdown.request();
         let released = core.handover.released.cancelled();
         if timeout(RELEASE_LIMIT, released).await.is_err() {
             warn!("the drain has not started in time");
+        }
+        // A signal to stop, before the new process serves, means both: it stops without its old one.
+        let is_hard = core.shutdown.hard().is_cancelled();
+        if is_hard && since.elapsed() < core.shutdown.deadline() {
+            core.handover.handed_over.cancel();
+            return Err(HandoverError::Stopping);
         }
         announce();
         let is_serving = peer.serve().await;

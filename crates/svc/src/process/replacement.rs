@@ -5,6 +5,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -17,6 +18,7 @@ use daemon::shutdown::Shutdown;
 use daemon::signals::{Signal, Signals};
 use daemon::supervisor::Supervisor;
 use engine::{Origin, Replacement};
+use nix::unistd::dup2_stdin;
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 use tracing::{error, info};
@@ -165,5 +167,8 @@ fn predecessor() -> io::Result<Option<UnixStream>> {
         return Ok(None);
     }
     let input = io::stdin().as_fd().try_clone_to_owned()?;
+    // Another copy would hide the end of the connection from the old process, and programs that this
+    // process starts could inherit it.
+    dup2_stdin(File::open("/dev/null")?)?;
     Ok(Some(UnixStream::from(input)))
 }
