@@ -26,9 +26,12 @@ fn our_schema_and_the_sdks_have_the_same_numbers() -> Result<()> {
     assert_eq!(result["differences"], json!([]));
     let additions = json!([
         "Message 100",
+        "Message 101",
+        "Message 102",
         "ClientDetails 100",
         "ClientDetails 101",
         "ServerDetails 101",
+        "ServerDetails 102",
         "TunnelProperties 100",
         "TunnelProperties 101",
         "TunnelProperties 102",
