@@ -43,12 +43,12 @@ pub(crate) async fn serve(stream: TlsStream, info: ConnectionInfo, worker: Arc<W
         io: BufferedStream::new(stream),
         connection: info,
         worker,
-        first_until: Some(Instant::now() + FIRST_REQUEST),
+        is_new: true,
     };
     loop {
         let next = match visitor.next_request().await {
             Some(parsed) => {
-                visitor.first_until = None;
+                visitor.is_new = false;
                 visitor.io.io.get_mut().0.begin_message();
                 // The future is boxed and dropped after the request, so that an idle connection
                 // reserves no memory for it.
@@ -71,8 +71,8 @@ pub(super) struct Visitor {
     pub(super) io: BufferedStream<TlsStream>,
     pub(super) connection: ConnectionInfo,
     pub(super) worker: Arc<Worker>,
-    /// Until then a drain does not close the connection, which has had no request yet.
-    first_until: Option<Instant>,
+    /// There has been no request yet, so a drain does not close the connection immediately.
+    is_new: bool,
 }
 
 /// The next step for the connection.
@@ -120,14 +120,21 @@ impl Visitor {
             } else {
                 *head_deadline.get_or_insert_with(|| Instant::now() + HEAD_DEADLINE)
             };
-            let is_drained = unread == 0 && self.worker.drain.is_cancelled();
-            let first_until = self.first_until.filter(|_| is_drained);
-            let deadline = first_until.map_or(deadline, |first| deadline.min(first));
+            // No value is borrowed while an idle connection waits, because it would take memory there.
+            let waits_for_first =
+                unread == 0 && self.is_new && self.worker.drain.is_cancelled();
+            let deadline = if waits_for_first {
+                deadline.min(Instant::now() + FIRST_REQUEST)
+            } else {
+                deadline
+            };
             let read = tokio::select! {
                 read = timeout_at(deadline, more) => read,
-                () = self.worker.drain.cancelled(), if unread == 0 && first_until.is_none() => {
-                    self.first_until?;
-                    continue;
+                () = self.worker.drain.cancelled(), if unread == 0 && !waits_for_first => {
+                    if self.is_new {
+                        continue;
+                    }
+                    return None;
                 }
             };
             if !matches!(read, Ok(Ok(true))) {
