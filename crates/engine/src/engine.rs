@@ -519,7 +519,8 @@ fn serve(core: &Arc<Core>, tls: Vec<std::net::TcpListener>, http: Vec<std::net::
     // There may be more listeners than workers, if they are those of an earlier process.
     for (listener, worker) in tls.into_iter().zip(core.workers().iter().cycle()) {
         let at = Arc::clone(worker);
-        worker.runtime.spawn(async move {
+        // A drain waits for the loop, which may have accepted a connection just before it ends.
+        worker.spawn(async move {
             match TcpListener::from_std(listener) {
                 Ok(listener) => serve_tls(listener, at).await,
                 Err(error) => warn!(%error, "the TLS listener cannot be used"),
@@ -528,7 +529,7 @@ fn serve(core: &Arc<Core>, tls: Vec<std::net::TcpListener>, http: Vec<std::net::
     }
     for (listener, worker) in http.into_iter().zip(core.workers().iter().cycle()) {
         let at = Arc::clone(worker);
-        worker.runtime.spawn(async move {
+        worker.spawn(async move {
             match TcpListener::from_std(listener) {
                 Ok(listener) => serve_plain(listener, at).await,
                 Err(error) => warn!(%error, "the plain listener cannot be used"),

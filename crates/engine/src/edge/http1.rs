@@ -121,8 +121,7 @@ impl Visitor {
                 *head_deadline.get_or_insert_with(|| Instant::now() + HEAD_DEADLINE)
             };
             // No value is borrowed while an idle connection waits, because it would take memory there.
-            let waits_for_first =
-                unread == 0 && self.is_new && self.worker.drain.is_cancelled();
+            let waits_for_first = unread == 0 && self.is_new && self.worker.drain.is_cancelled();
             let deadline = if waits_for_first {
                 deadline.min(Instant::now() + FIRST_REQUEST)
             } else {

@@ -54,9 +54,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Interval between two warnings about failed accepts.
 const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Accepts visitors and agents on one worker until the engine drains.
+/// Accepts visitors and agents on one worker, from when this process serves until it drains.
 pub(crate) async fn serve_tls(listener: TcpListener, worker: Arc<Worker>) {
-    worker.core.handover.begin().cancelled().await;
+    if !serves(&worker).await {
+        return;
+    }
     accept_loop(&listener, &worker, |stream, peer| {
         let visitor = Arc::clone(&worker);
         worker.spawn(async move {
@@ -87,18 +89,28 @@ pub(crate) async fn serve_passed(
     }
 }
 
+/// Waits until this process serves. Returns false if it drains before.
+async fn serves(worker: &Worker) -> bool {
+    let begin = worker.core.handover.begin().cancelled();
+    worker.drain.run_until_cancelled(begin).await.is_some()
+}
+
 /// Runs `serve` for each connection and its peer until the engine drains. Accepting is cancel safe.
+/// The task of the caller is one of the visits: `serve` spawns another one before it ends, so a drain
+/// never misses a connection that was accepted.
 async fn accept_loop(
     listener: &TcpListener,
     worker: &Worker,
     serve: impl Fn(TcpStream, SocketAddr),
 ) {
-    let drain = worker.core.shutdown.drain();
+    let drain = &worker.drain;
     let mut last_warning: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            // Another process may accept the connections that wait now.
+            biased;
             () = drain.cancelled() => return,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {

@@ -22,9 +22,11 @@ use crate::edge::{Answer, BufferedStream, ErrorFormat, FIRST_REQUEST};
 /// Time limit of a request head, and of the response after it.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Serves the plain listener of one worker until the engine drains.
+/// Serves the plain listener of one worker, from when this process serves until it drains.
 pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
-    worker.core.handover.begin().cancelled().await;
+    if !super::serves(&worker).await {
+        return;
+    }
     super::accept_loop(&listener, &worker, |stream, peer| {
         let visitor = Arc::clone(&worker);
         worker.spawn(async move {
