@@ -161,7 +161,7 @@ async fn start_parts(
         mut sockets,
         predecessor,
     } = origin;
-    let handover = Handover::new();
+    let handover = Handover::new(predecessor.is_some());
     let base: Hostname = config
         .host
         .parse()
@@ -207,7 +207,8 @@ async fn start_parts(
 
     let live = Live::new(live_limits(&config), Arc::clone(&clock));
     let visits = TaskTracker::new();
-    let recorder = Recorder::open(&config.recordings, Arc::clone(&clock)).await?;
+    let earlier = handover.predecessor_ended().clone();
+    let recorder = Recorder::open_after(&config.recordings, Arc::clone(&clock), earlier).await?;
     let terminals = Arc::new(Sessions::new(recorder));
     let api = router(Arc::new(Api {
         live: Arc::clone(&live),

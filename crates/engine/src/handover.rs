@@ -52,6 +52,8 @@ pub(crate) struct Handover {
     serving_since: OnceLock<Instant>,
     /// The process that this one replaces, until it has drained.
     old_peer: ArcSwapOption<Peer>,
+    /// Cancelled when that process has ended, or if there is none.
+    predecessor_ended: CancellationToken,
     /// The process that replaces this one.
     new_peer: ArcSwapOption<Peer>,
     /// The process to which agents move.
@@ -73,12 +75,18 @@ pub(crate) struct Handover {
 }
 
 impl Handover {
-    pub(crate) fn new() -> Self {
+    /// `has_predecessor`: this process replaces another one.
+    pub(crate) fn new(has_predecessor: bool) -> Self {
+        let predecessor_ended = CancellationToken::new();
+        if !has_predecessor {
+            predecessor_ended.cancel();
+        }
         Self {
             process: hex::encode(random_bytes::<8>()).into(),
             begin: CancellationToken::new(),
             serving_since: OnceLock::new(),
             old_peer: ArcSwapOption::empty(),
+            predecessor_ended,
             new_peer: ArcSwapOption::empty(),
             successor: watch::Sender::new(None),
             unmoved: TaskTracker::new(),
@@ -168,6 +176,11 @@ impl Handover {
             PeerRole::Old => &self.old_peer,
             PeerRole::New => &self.new_peer,
         }
+    }
+
+    /// Cancelled when the process that this one replaces has ended, or if there is none.
+    pub(crate) fn predecessor_ended(&self) -> &CancellationToken {
+        &self.predecessor_ended
     }
 
     /// The process to which agents move, and its changes.

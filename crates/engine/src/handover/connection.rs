@@ -36,6 +36,10 @@ pub(super) fn connect(
         if current.is_some_and(|current| Arc::ptr_eq(&current, &connected)) {
             at.handover.peer(role).store(None);
         }
+        // Also if this process ended the connection: it stops, and maintains nothing any more.
+        if role == PeerRole::Old {
+            at.handover.predecessor_ended().cancel();
+        }
         if role == PeerRole::Old
             && !at.handover.begin().is_cancelled()
             && !at.shutdown.drain().is_cancelled()

@@ -104,6 +104,8 @@ impl Replacement {
         }
         core.handover.replaced.cancel();
         let since = Instant::now();
+        // From now on the new process may record.
+        core.terminals.recorder.stop_maintenance();
         core.shutdown.request();
         let released = core.handover.released.cancelled();
         if timeout(RELEASE_LIMIT, released).await.is_err() {
@@ -193,9 +195,6 @@ async fn prepare(
 /// The reason why this engine cannot be replaced while it runs.
 fn unsupported(core: &Core) -> Option<&'static str> {
     let config = &core.config;
-    if config.recordings.location.is_some() {
-        return Some("the recordings of terminals have one owner");
-    }
     let provider = config.acme.as_ref().and_then(|acme| acme.dns.as_ref());
     let responds = matches!(provider, Some(DnsProvider::Responder(_)));
     responds.then_some("the DNS responder for certificates has one owner")

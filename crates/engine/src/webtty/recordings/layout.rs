@@ -24,10 +24,12 @@ use jiff::Timestamp;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
 use serde::{Deserialize, Serialize};
+use tracing::debug;
 use tty::recording::Head;
 use tty::recording::vault::{MAX_CHUNK, Opener, Sealer, VaultError, VaultKey};
 use types::tunnel::Tunnel;
 
+use super::lock::FolderLock;
 use crate::random::random_bytes;
 
 /// Size in bytes after which a segment is not rewritten. It bounds the bytes that are written
@@ -57,11 +59,11 @@ pub(super) struct Store {
     pub(super) folder: Option<Folder>,
 }
 
-/// A folder that only this process uses.
+/// A folder that only this process uses, and the one that replaces it.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
-    pub(super) lock: std::fs::File,
+    pub(super) lock: FolderLock,
 }
 
 /// Metadata of a stored session.
@@ -121,6 +123,15 @@ impl StoreError {
 type StoreResult<T> = Result<T, StoreError>;
 
 impl Store {
+    /// Takes the lock of a folder. Returns false if another process holds it.
+    pub(super) fn acquire(&self) -> bool {
+        let acquired = self.folder.as_ref().map(|folder| folder.lock.acquire());
+        acquired.unwrap_or(Ok(true)).unwrap_or_else(|error| {
+            debug!(%error, "the folder of recordings cannot be locked");
+            false
+        })
+    }
+
     /// True if the store was created with the configured key.
     pub(super) async fn has_its_key(&self) -> StoreResult<bool> {
         let at = self.prefix.clone().join("key");

@@ -27,8 +27,10 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 const LOST_AFTER: Duration = Duration::from_secs(3 * MARK_INTERVAL.as_secs());
 
 pub(super) async fn run(inner: Arc<Inner>) {
-    let stop = inner.stop.clone();
+    let stop = inner.maintenance_stop.clone();
     tokio::select! {
+        // Nothing is maintained from the moment of the stop: a new process may record then.
+        biased;
         () = stop.cancelled() => {}
         () = Box::pin(maintain(&inner)) => {}
     }
@@ -37,6 +39,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
 async fn maintain(inner: &Inner) {
     let mut checked = false;
     let mut counted = false;
+    let mut is_owner = false;
     let mut next_round = Instant::now();
     loop {
         if !checked {
@@ -55,7 +58,15 @@ async fn maintain(inner: &Inner) {
             };
             inner.mark_healthy();
         }
-        if next_round <= Instant::now() {
+        if !is_owner && inner.predecessor.is_cancelled() && inner.store.acquire() {
+            is_owner = true;
+            // The process before has stored more since.
+            counted = false;
+        }
+        if !is_owner && !counted {
+            counted = inner.count().await.is_ok();
+        }
+        if is_owner && next_round <= Instant::now() {
             next_round = Instant::now() + MAINTENANCE_INTERVAL;
             if let Err(error) = inner.close_lost().await {
                 warn!(%error, "sessions that were left open cannot be ended yet; this is retried");

@@ -9,10 +9,16 @@
 //! `layout` defines the objects, `open` opens the store (a folder, or a bucket of an S3-compatible
 //! store). `maintenance` ends recordings that a killed engine left open, and removes old ones.
 //! `read`, `export` and `search` read recordings.
+//!
+//! While an engine is replaced by a new process, both store their own recordings. Only one of them
+//! maintains the store, because a recording that the other one makes looks as if it was left open:
+//! the old process stops its maintenance ([`Recorder::stop_maintenance`]) before the new one records,
+//! and that one starts its own when the old process has ended.
 
 mod export;
 mod key;
 mod layout;
+mod lock;
 mod maintenance;
 mod open;
 mod queue;
@@ -129,6 +135,10 @@ struct Inner {
     tasks: TaskTracker,
     /// Cancelled when the engine stops: failed writes are then no longer retried.
     stop: CancellationToken,
+    /// Cancelled with `stop`, or when another process is about to record in this store.
+    maintenance_stop: CancellationToken,
+    /// Cancelled when the process that this one replaces has ended.
+    predecessor: CancellationToken,
 }
 
 /// See [`Inner::readers`].
@@ -145,14 +155,35 @@ impl Recorder {
     /// [`OpenError`]: the folder or the key cannot be used. An unreachable network store is not an
     /// error here; nothing is recorded until it responds.
     pub async fn open(config: &Recordings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let Some(store) = open::open(config).await? else {
-            return Ok(Self::default());
-        };
-        Ok(Self::with_store(store, config, clock))
+        let nobody = CancellationToken::new();
+        nobody.cancel();
+        Self::open_after(config, clock, nobody).await
     }
 
-    fn with_store(store: Store, config: &Recordings, clock: Arc<dyn Clock>) -> Self {
-        let inner = Arc::new(Inner::new(store, config, clock));
+    /// As [`open`](Self::open), in a process that replaces another one. `predecessor` is cancelled
+    /// when that one has ended; until then the store is not maintained.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_after(
+        config: &Recordings,
+        clock: Arc<dyn Clock>,
+        predecessor: CancellationToken,
+    ) -> Result<Self, OpenError> {
+        let is_successor = !predecessor.is_cancelled();
+        let Some(store) = open::open(config, is_successor).await? else {
+            return Ok(Self::default());
+        };
+        Ok(Self::with_store(store, config, clock, predecessor))
+    }
+
+    fn with_store(
+        store: Store,
+        config: &Recordings,
+        clock: Arc<dyn Clock>,
+        predecessor: CancellationToken,
+    ) -> Self {
+        let inner = Arc::new(Inner::new(store, config, clock, predecessor));
         inner.tasks.spawn(maintenance::run(Arc::clone(&inner)));
         Self { inner: Some(inner) }
     }
@@ -203,6 +234,14 @@ impl Recorder {
         Ok(Recording { queue })
     }
 
+    /// Stops the maintenance, because another process is about to record in this store. The recordings
+    /// of this process continue.
+    pub fn stop_maintenance(&self) {
+        if let Some(inner) = &self.inner {
+            inner.maintenance_stop.cancel();
+        }
+    }
+
     /// Waits until all entries of ended recordings are stored, and unlocks the store. Recordings
     /// that have not ended are ended as interrupted.
     pub async fn finish(&self) {
@@ -220,11 +259,13 @@ impl Recorder {
 
     /// Unlocks the store, even with writes in progress: another process may then open it.
     pub fn unlock(&self) {
+        // The maintenance would lock it again.
+        self.stop_maintenance();
         let folder = self
             .inner
             .as_ref()
             .and_then(|inner| inner.store.folder.as_ref());
-        if let Some(Err(error)) = folder.map(|folder| folder.lock.unlock()) {
+        if let Some(Err(error)) = folder.map(|folder| folder.lock.release()) {
             warn!(%error, "the folder of recordings stays locked");
         }
     }
@@ -256,7 +297,13 @@ impl Drop for Recording {
 }
 
 impl Inner {
-    fn new(store: Store, config: &Recordings, clock: Arc<dyn Clock>) -> Self {
+    fn new(
+        store: Store,
+        config: &Recordings,
+        clock: Arc<dyn Clock>,
+        predecessor: CancellationToken,
+    ) -> Self {
+        let stop = CancellationToken::new();
         Self {
             store,
             policy: config.policy,
@@ -272,7 +319,9 @@ impl Inner {
             readers: Readers::new(MAX_READERS, MAX_READERS / 2),
             lists: Readers::new(MAX_LISTS, MAX_LISTS / 4),
             tasks: TaskTracker::new(),
-            stop: CancellationToken::new(),
+            maintenance_stop: stop.child_token(),
+            stop,
+            predecessor,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Creation of the store from its configuration.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use super::key;
 use super::layout::{Folder, Store, StoreError};
+use super::lock::FolderLock;
 use crate::config::{RecordingLocation, Recordings, S3};
 use crate::random::random_bytes;
 
@@ -66,10 +67,14 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time within which it must connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Opens the store. A folder that is created here is readable only by its owner.
-pub(super) async fn open(config: &Recordings) -> Result<Option<Store>, OpenError> {
+/// Opens the store. A folder that is created here is readable only by its owner. A process that
+/// replaces another one may find the folder locked.
+pub(super) async fn open(
+    config: &Recordings,
+    is_successor: bool,
+) -> Result<Option<Store>, OpenError> {
     let config = config.clone();
-    let opening = tokio::task::spawn_blocking(move || prepare(&config));
+    let opening = tokio::task::spawn_blocking(move || prepare(&config, is_successor));
     let joined = opening.await.map_err(|error| OpenError::Folder {
         path: PathBuf::new(),
         source: io::Error::other(error),
@@ -84,7 +89,7 @@ pub(super) async fn open(config: &Recordings) -> Result<Option<Store>, OpenError
     Ok(Some(store))
 }
 
-fn prepare(config: &Recordings) -> Result<Option<(Store, PathBuf)>, OpenError> {
+fn prepare(config: &Recordings, is_successor: bool) -> Result<Option<(Store, PathBuf)>, OpenError> {
     let Some(place) = &config.location else {
         return Ok(None);
     };
@@ -94,7 +99,7 @@ fn prepare(config: &Recordings) -> Result<Option<(Store, PathBuf)>, OpenError> {
                 path: path.clone(),
                 source,
             };
-            let folder = lock_folder(path).map_err(failed)?;
+            let folder = lock_folder(path, is_successor).map_err(failed)?;
             let objects = LocalFileSystem::new_with_prefix(&folder.path)
                 .map_err(|error| failed(io::Error::other(error)))?
                 .with_automatic_cleanup(true)
@@ -127,20 +132,18 @@ fn prepare(config: &Recordings) -> Result<Option<(Store, PathBuf)>, OpenError> {
     Ok(Some((store, key_file)))
 }
 
-/// Creates the folder if it is missing, and locks it.
-fn lock_folder(path: &Path) -> io::Result<Folder> {
+/// Creates the folder if it is missing, and locks it. The process that this one replaces may hold the
+/// lock.
+fn lock_folder(path: &Path, is_successor: bool) -> io::Result<Folder> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o700))?;
     let mut options = OpenOptions::new();
     let lock = options.create(true).append(true).mode(0o600);
-    let lock = lock.open(path.join(".lock"))?;
-    lock.try_lock().map_err(|error| match error {
-        TryLockError::Error(error) => error,
-        TryLockError::WouldBlock => io::Error::new(
-            io::ErrorKind::WouldBlock,
-            "another process uses this directory",
-        ),
-    })?;
+    let lock = FolderLock::new(lock.open(path.join(".lock"))?);
+    if !lock.acquire()? && !is_successor {
+        let used = "another process uses this directory";
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, used));
+    }
     Ok(Folder {
         path: path.to_owned(),
         lock,

@@ -50,11 +50,18 @@ fn clock() -> Arc<dyn Clock> {
 /// Recordings without maintenance: time passes for readers only.
 fn inner(objects: Arc<dyn ObjectStore>) -> Arc<Inner> {
     let config = config(RecordingPolicy::BestEffort);
-    Arc::new(Inner::new(store(objects), &config, clock()))
+    Arc::new(Inner::new(store(objects), &config, clock(), nobody()))
 }
 
 fn recorder(objects: Arc<dyn ObjectStore>, policy: RecordingPolicy) -> Recorder {
-    Recorder::with_store(store(objects), &config(policy), clock())
+    Recorder::with_store(store(objects), &config(policy), clock(), nobody())
+}
+
+/// There is no earlier process.
+fn nobody() -> CancellationToken {
+    let nobody = CancellationToken::new();
+    nobody.cancel();
+    nobody
 }
 
 fn slow() -> Arc<ThrottledStore<InMemory>> {
