@@ -230,6 +230,54 @@ async fn storing_the_end_of_a_session_is_retried_for_ten_minutes() {
     }
 }
 
+/// Both processes record. What looks as if it was left open is ended when the old one has ended.
+#[tokio::test(start_paused = true)]
+async fn a_new_process_does_not_end_recordings_of_the_old_one() {
+    let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let policy = RecordingPolicy::Strict;
+    let meta = |number| Meta {
+        project_id: PROJECT.into(),
+        session: session(id(number)),
+        tunnel: Arc::new(tunnel()),
+        sealed: false,
+    };
+    let old = recorder(Arc::clone(&objects), policy);
+    let [first, lost] = [1, 2].map(|number| old.start(&meta(number)).unwrap());
+    sleep(Duration::from_secs(10)).await;
+
+    let predecessor = CancellationToken::new();
+    let new = Recorder::with_store(
+        store(Arc::clone(&objects)),
+        &config(policy),
+        clock(),
+        predecessor.clone(),
+    );
+    old.stop_maintenance();
+    let second = new.start(&meta(3)).unwrap();
+    // Both would have maintained the store by now.
+    sleep(Duration::from_mins(21)).await;
+    let inner = new.inner.as_ref().unwrap();
+    for number in [1, 2, 3] {
+        let known = inner.find(PROJECT, id(number).as_str()).await.unwrap();
+        assert!(!known.ended, "{number}");
+    }
+    first.finish(&meta(1).session);
+    sleep(Duration::from_mins(1)).await;
+    let known = inner.find(PROJECT, id(1).as_str()).await.unwrap();
+    assert_eq!(known.session.error_code, None);
+    assert!(known.ended);
+
+    // The old process is killed, so one of its recordings stays open.
+    predecessor.cancel();
+    sleep(Duration::from_mins(1)).await;
+    let known = inner.find(PROJECT, id(2).as_str()).await.unwrap();
+    assert_eq!(known.session.error_code.as_deref(), Some("interrupted"));
+    let known = inner.find(PROJECT, id(3).as_str()).await.unwrap();
+    assert!(!known.ended);
+    drop((lost, second));
+    new.finish().await;
+}
+
 #[tokio::test]
 async fn a_list_reads_5000_sessions_and_caches_4096_at_most() {
     let inner = inner(Arc::new(InMemory::new()));

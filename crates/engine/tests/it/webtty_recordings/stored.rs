@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use engine::webtty::recordings::OpenError;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 
@@ -279,8 +280,27 @@ async fn a_store_belongs_to_one_engine_and_one_key() {
     let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&place.clock);
     let again = Recorder::open(&place.config(), Arc::clone(&clock)).await;
     assert!(matches!(again, Err(OpenError::Folder { .. })), "{again:?}");
+    // The process that replaces this one uses the folder as well.
+    let is_locked = || {
+        let lock = std::fs::File::open(place.folder().join(".lock")).unwrap();
+        lock.try_lock().is_err()
+    };
+    let predecessor = CancellationToken::new();
+    let config = place.config();
+    let successor = Recorder::open_after(&config, Arc::clone(&clock), predecessor.clone());
+    let successor = successor.await.unwrap();
+    assert!(is_locked());
     recorder.finish().await;
     drop(recorder);
+    assert!(!is_locked(), "the old process has not ended");
+    predecessor.cancel();
+    until(&successor, "lock of the folder", async || {
+        is_locked().then_some(())
+    })
+    .await;
+    successor.finish().await;
+    drop(successor);
+    assert!(!is_locked());
 
     let key = place.dir.path().join("recordings.key");
     std::fs::write(&key, "ab".repeat(32)).unwrap();
