@@ -436,10 +436,7 @@ async fn run_until_stopped(core: Arc<Core>, mut parts: Parts) {
     core.live.end_subscriptions();
     core.visits.close();
     core.agents.close();
-    tokio::select! {
-        () = core.visits.wait() => {}
-        () = hard.cancelled() => {}
-    }
+    finish_visits(&core).await;
     core.agents_stop.cancel();
     tokio::select! {
         () = core.agents.wait() => {}
@@ -497,6 +494,21 @@ fn refresh_state(core: &Core, parts: &Parts) {
     }
     for worker in core.workers() {
         worker.trim(Instant::now());
+    }
+}
+
+/// Waits for the visits, and for those of the process before if connections for it are passed through
+/// this one.
+async fn finish_visits(core: &Core) {
+    let finished = async {
+        core.visits.wait().await;
+        if core.handover.replaced().is_cancelled() {
+            core.handover.predecessor_ended().cancelled().await;
+        }
+    };
+    tokio::select! {
+        () = finished => {}
+        () = core.shutdown.hard().cancelled() => {}
     }
 }
 

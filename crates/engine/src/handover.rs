@@ -11,7 +11,8 @@
 //!    agent.
 //! 3. When the agents have moved, the old process stops accepting, releases what only one process
 //!    can own (the metrics listener), and tells the new one to serve. It drains as for a stop. Late
-//!    connections for its streams reach the new process, which passes them back.
+//!    connections for its streams reach the new process, which passes them back. If that one is
+//!    replaced meanwhile, it does not end before the old one, and passes connections to it.
 
 mod connection;
 mod incoming;
@@ -153,7 +154,7 @@ impl Handover {
         self.listeners.lock().clear();
     }
 
-    /// Another process that shares the listeners, if the client selects it.
+    /// Another process that shares the listeners, if the client selects it, or one behind it.
     pub(crate) fn selected_peer(&self, hello: &ClientHello<'_>) -> Option<Arc<Peer>> {
         let selected: Vec<&str> = hello.alpn()?.filter_map(selected_process).collect();
         self.peer_among(&selected)
@@ -167,7 +168,9 @@ impl Handover {
         let peers = [&self.new_peer, &self.old_peer];
         peers.into_iter().find_map(|peer| {
             let peer = peer.load_full()?;
-            selected.contains(&peer.process()).then_some(peer)
+            let processes = peer.processes();
+            let is_selected = processes.iter().any(|id| selected.contains(&id.as_ref()));
+            is_selected.then_some(peer)
         })
     }
 
@@ -176,6 +179,12 @@ impl Handover {
             PeerRole::Old => &self.old_peer,
             PeerRole::New => &self.new_peer,
         }
+    }
+
+    /// Ids of the processes before this one that still have streams.
+    pub(crate) fn earlier(&self) -> Vec<String> {
+        let old = self.old_peer.load_full();
+        old.map_or_else(Vec::new, |old| old.processes().to_vec())
     }
 
     /// Cancelled when the process that this one replaces has ended, or if there is none.

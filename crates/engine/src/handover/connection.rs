@@ -18,10 +18,10 @@ use crate::listen::serve_passed;
 /// Runs the connection to a process until one of both ends.
 pub(super) fn connect(
     core: &Arc<Core>,
-    (role, process): (PeerRole, &str),
+    (role, processes): (PeerRole, Vec<String>),
     (reader, writer): (FrameReader, FrameWriter),
 ) -> Arc<Peer> {
-    let (peer, outgoing) = Peer::new(process);
+    let (peer, outgoing) = Peer::new(processes);
     core.handover.peer(role).store(Some(Arc::clone(&peer)));
     let (at, connected) = (Arc::clone(core), Arc::clone(&peer));
     tokio::spawn(async move {

@@ -35,7 +35,8 @@ pub struct Origin {
 pub(crate) struct Predecessor {
     reader: FrameReader,
     writer: FrameWriter,
-    process: String,
+    /// Its id, and those of the processes before it that it can reach.
+    processes: Vec<String>,
     pub(crate) ports: Vec<(PortRecord, Vec<OwnedFd>)>,
 }
 
@@ -66,11 +67,11 @@ impl Origin {
         stream.set_nonblocking(true)?;
         let (mut reader, writer) = frames(tokio::net::UnixStream::from_std(stream)?);
         let receiving = receive(&mut reader);
-        let (sockets, ports, process) = timeout(SOCKETS_LIMIT, receiving).await??;
+        let (sockets, ports, processes) = timeout(SOCKETS_LIMIT, receiving).await??;
         let predecessor = Predecessor {
             reader,
             writer,
-            process,
+            processes,
             ports,
         };
         Ok(Self {
@@ -80,7 +81,11 @@ impl Origin {
     }
 }
 
-type ReceivedSockets = (InheritedSockets, Vec<(PortRecord, Vec<OwnedFd>)>, String);
+type ReceivedSockets = (
+    InheritedSockets,
+    Vec<(PortRecord, Vec<OwnedFd>)>,
+    Vec<String>,
+);
 
 async fn receive(reader: &mut FrameReader) -> io::Result<ReceivedSockets> {
     let mut sockets = InheritedSockets::none();
@@ -95,7 +100,13 @@ async fn receive(reader: &mut FrameReader) -> io::Result<ReceivedSockets> {
                 }
             }
             HandoverMessage::TcpPort(record) => ports.push((record, frame.descriptors)),
-            HandoverMessage::Begin { process } => return Ok((sockets, ports, process)),
+            HandoverMessage::Begin {
+                process,
+                mut earlier,
+            } => {
+                earlier.insert(0, process);
+                return Ok((sockets, ports, earlier));
+            }
             other => {
                 return Err(io::Error::other(format!(
                     "an unexpected message: {other:?}"
@@ -115,14 +126,14 @@ impl Predecessor {
         let Self {
             reader,
             mut writer,
-            process,
+            processes,
             ports: _,
         } = self;
         let ready = HandoverMessage::Ready {
             process: core.handover.process().to_owned(),
         };
         ready.send(&mut writer, &[]).await?;
-        connect(core, (PeerRole::Old, process.as_str()), (reader, writer));
+        connect(core, (PeerRole::Old, processes), (reader, writer));
         let at = Arc::clone(core);
         tokio::spawn(async move {
             let drain = at.shutdown.drain();

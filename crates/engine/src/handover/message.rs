@@ -25,6 +25,9 @@ pub(super) enum HandoverMessage {
     Begin {
         /// Id of the old process.
         process: String,
+        /// Ids of the processes before it that still have streams.
+        #[serde(default)]
+        earlier: Vec<String>,
     },
     /// New: it can serve.
     Ready {

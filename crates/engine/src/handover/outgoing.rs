@@ -26,6 +26,10 @@ const READY_LIMIT: Duration = Duration::from_mins(1);
 /// disconnected, and reconnects by itself.
 const MOVE_LIMIT: Duration = Duration::from_secs(10);
 
+/// Limit of earlier processes for which connections are passed on. With more, the drain time is far
+/// longer than the time between two reloads.
+const MAX_EARLIER: usize = 8;
+
 /// Time limit until this process has given up what the new one needs. Scrapes in progress have two
 /// seconds.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
@@ -140,7 +144,11 @@ impl Replacement {
             () = core.shutdown.drain().cancelled() => return Err(HandoverError::Stopping),
         };
         info!("the new process is ready; the agents move to it");
-        let peer = connect(core, (PeerRole::New, process.as_str()), (reader, writer));
+        let peer = connect(
+            core,
+            (PeerRole::New, vec![process.clone()]),
+            (reader, writer),
+        );
         core.handover.successor.send_replace(Some(process.into()));
         core.handover.unmoved.close();
         tokio::select! {
@@ -183,7 +191,9 @@ async fn prepare(
         message.send(writer, sockets).await?;
     }
     let process = core.handover.process().to_owned();
-    let begin = HandoverMessage::Begin { process };
+    let mut earlier = core.handover.earlier();
+    earlier.truncate(MAX_EARLIER);
+    let begin = HandoverMessage::Begin { process, earlier };
     begin.send(writer, &[]).await?;
     let frame = reader.next().await?.ok_or(HandoverError::Ended)?;
     match HandoverMessage::parse(&frame)? {

@@ -15,7 +15,8 @@ const QUEUE: usize = 256;
 /// The other process.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    process: Arc<str>,
+    /// Its id, and those of the processes before it that it can reach.
+    processes: Vec<String>,
     queue: mpsc::Sender<OutgoingMessage>,
     /// Cancelled when the connection has ended.
     ended: CancellationToken,
@@ -44,20 +45,20 @@ pub(super) enum OutgoingMessage {
 }
 
 impl Peer {
-    /// The process with this id, and the messages for it.
-    pub(super) fn new(process: &str) -> (Arc<Self>, mpsc::Receiver<OutgoingMessage>) {
+    /// The process with the first of these ids, and the messages for it.
+    pub(super) fn new(processes: Vec<String>) -> (Arc<Self>, mpsc::Receiver<OutgoingMessage>) {
         let (queue, outgoing) = mpsc::channel(QUEUE);
         let peer = Self {
-            process: process.into(),
+            processes,
             queue,
             ended: CancellationToken::new(),
         };
         (Arc::new(peer), outgoing)
     }
 
-    /// Id of the process.
-    pub(crate) fn process(&self) -> &str {
-        &self.process
+    /// Its id, and those of the processes before it that it can reach.
+    pub(super) fn processes(&self) -> &[String] {
+        &self.processes
     }
 
     /// Cancelled when the connection has ended.
