@@ -14,7 +14,6 @@ use daemon::metrics::{MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
 use daemon::tls::{ReloadingCert, TlsError};
 use http1::FieldValueBuf;
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -35,7 +34,7 @@ use crate::edge::revocation::{self, ActiveVisits};
 use crate::geo::{Countries, GeoError};
 use crate::handover::{Handover, Origin, Replacement, take_over};
 use crate::limits::SourceVisits;
-use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs, serve_plain, serve_tls};
+use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs};
 use crate::live::{HostnameError, Live, LiveLimits, Namespace};
 use crate::managed::{LinkHandle, PlatformLink};
 use crate::metrics::{EngineMetrics, REFRESH};
@@ -259,7 +258,7 @@ async fn start_parts(
     core.workers.set(worker_states(&core, &workers)).ok();
     spawn_refresh_tasks(&core)?;
     let (tls_addr, http_addr) = (listeners.tls_addr, listeners.http_addr);
-    serve(&core, listeners.tls, listeners.http);
+    listeners.serve(&core);
     // The listeners answer the authority, so they are served before.
     let responder = responder.map(RunningResponder::start);
     let begin = core.handover.begin();
@@ -525,29 +524,6 @@ async fn finish_connections(core: &Core, link: Option<LinkHandle>) {
     tokio::select! {
         () = finished => {}
         () = core.shutdown.hard().cancelled() => {}
-    }
-}
-
-fn serve(core: &Arc<Core>, tls: Vec<std::net::TcpListener>, http: Vec<std::net::TcpListener>) {
-    // There may be more listeners than workers, if they are those of an earlier process.
-    for (listener, worker) in tls.into_iter().zip(core.workers().iter().cycle()) {
-        let at = Arc::clone(worker);
-        // A drain waits for the loop, which may have accepted a connection just before it ends.
-        worker.spawn(async move {
-            match TcpListener::from_std(listener) {
-                Ok(listener) => serve_tls(listener, at).await,
-                Err(error) => warn!(%error, "the TLS listener cannot be used"),
-            }
-        });
-    }
-    for (listener, worker) in http.into_iter().zip(core.workers().iter().cycle()) {
-        let at = Arc::clone(worker);
-        worker.spawn(async move {
-            match TcpListener::from_std(listener) {
-                Ok(listener) => serve_plain(listener, at).await,
-                Err(error) => warn!(%error, "the plain listener cannot be used"),
-            }
-        });
     }
 }
 

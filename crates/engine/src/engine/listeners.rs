@@ -2,13 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use daemon::descriptors::InheritedSockets;
 use daemon::metrics::{MetricsConfig, MetricsError};
+use tokio::net::TcpListener;
+use tracing::warn;
 
 use crate::config::EngineConfig;
+use crate::core::Core;
 use crate::handover::Handover;
-use crate::listen;
+use crate::listen::{self, serve_plain, serve_tls};
 use crate::start_error::StartError;
 
 /// Bound listeners, one of each kind per worker or more.
@@ -56,6 +60,30 @@ impl Listeners {
             http,
         })
     }
+
+    /// Accepts connections on the workers when this process serves.
+    pub(super) fn serve(self, core: &Arc<Core>) {
+        // There may be more listeners than workers, if they are those of an earlier process.
+        for (listener, worker) in self.tls.into_iter().zip(core.workers().iter().cycle()) {
+            let at = Arc::clone(worker);
+            // A drain waits for the loop, which may have accepted a connection just before it ends.
+            worker.spawn(async move {
+                match TcpListener::from_std(listener) {
+                    Ok(listener) => serve_tls(listener, at).await,
+                    Err(error) => warn!(%error, "the TLS listener cannot be used"),
+                }
+            });
+        }
+        for (listener, worker) in self.http.into_iter().zip(core.workers().iter().cycle()) {
+            let at = Arc::clone(worker);
+            worker.spawn(async move {
+                match TcpListener::from_std(listener) {
+                    Ok(listener) => serve_plain(listener, at).await,
+                    Err(error) => warn!(%error, "the plain listener cannot be used"),
+                }
+            });
+        }
+    }
 }
 
 fn local(listeners: &[std::net::TcpListener], configured: SocketAddr) -> SocketAddr {
@@ -70,13 +98,13 @@ pub(super) fn bind_metrics(
     config: &MetricsConfig,
     handover: &Handover,
     sockets: &mut InheritedSockets,
-) -> Result<Option<tokio::net::TcpListener>, MetricsError> {
+) -> Result<Option<TcpListener>, MetricsError> {
     // MX-3 is checked before anything is bound.
     config.check()?;
     let Some(address) = config.listener() else {
         return Ok(None);
     };
-    let mut bind = || -> io::Result<tokio::net::TcpListener> {
+    let mut bind = || -> io::Result<TcpListener> {
         let inherited = sockets.take_listeners(address)?.into_iter().next();
         let listener = match inherited {
             Some(listener) => listener,
@@ -84,7 +112,7 @@ pub(super) fn bind_metrics(
         };
         listener.set_nonblocking(true)?;
         handover.keep("metrics", std::slice::from_ref(&listener))?;
-        tokio::net::TcpListener::from_std(listener)
+        TcpListener::from_std(listener)
     };
     let listener = bind().map_err(|source| MetricsError::Bind { address, source })?;
     Ok(Some(listener))
