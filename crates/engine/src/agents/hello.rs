@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::debug;
 use transport::TlsStream;
 use transport::standing::StandingConnection;
@@ -28,8 +29,14 @@ const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// Time for sending a last response that the peer may not read.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Serves one connection that chose the agent protocol.
-pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: Arc<Worker>) {
+/// Serves one connection that chose the agent protocol. It counts as a visit until its first message,
+/// because that may be the one of a dialler.
+pub(crate) async fn serve(
+    mut stream: TlsStream,
+    project: Arc<Project>,
+    worker: Arc<Worker>,
+    visit: TaskTrackerToken,
+) {
     let first = match first_message(&mut stream).await {
         Ok(Ok(first)) => first,
         Ok(Err(error)) => {
@@ -46,6 +53,7 @@ pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: 
     };
     match first.kind {
         Some(Kind::OpenControlChannelReq(request)) => {
+            drop(visit);
             wait_for_credential(request.client_details.as_ref(), &project, &worker.core).await;
             session::run(stream, request, &project, &worker).await;
         }

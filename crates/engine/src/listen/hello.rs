@@ -52,7 +52,11 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
             if stream.get_ref().1.protocol_version() == Some(ProtocolVersion::TLSv1_3) {
                 let runtime = worker.runtime.clone();
                 let agents = worker.core.agents.clone();
-                agents.spawn_on(crate::agents::serve(stream, project, worker), &runtime);
+                let visit = worker.core.visits.token();
+                agents.spawn_on(
+                    crate::agents::serve(stream, project, worker, visit),
+                    &runtime,
+                );
             }
         }
         Ok(Some(ConnectionKind::EarlyAgent(stream))) => {
