@@ -53,29 +53,29 @@ pub(super) fn connect(
 
 async fn write(mut writer: FrameWriter, mut outgoing: mpsc::Receiver<OutgoingMessage>) {
     while let Some(next) = outgoing.recv().await {
-        let sent = match next {
+        let (sent, notify) = match next {
             OutgoingMessage::Serve(notify) => {
                 let sent = HandoverMessage::Serve.send(&mut writer, &[]).await;
-                if sent.is_ok() {
-                    // The waiting task may have been dropped with the engine.
-                    notify.send(()).ok();
-                }
-                sent
+                (sent, notify)
             }
             OutgoingMessage::Connection {
                 stream,
                 unread,
                 source,
+                notify,
             } => {
                 let unread = hex::encode(unread);
                 let message = HandoverMessage::Connection { source, unread };
-                message.send(&mut writer, &[stream.as_fd()]).await
+                let sent = message.send(&mut writer, &[stream.as_fd()]).await;
+                (sent, notify)
             }
         };
         if let Err(error) = sent {
             warn!(%error, "the other process cannot be reached");
             return;
         }
+        // The waiting task may have been dropped with the engine.
+        notify.send(()).ok();
     }
 }
 

@@ -34,11 +34,13 @@ pub(super) enum PeerRole {
 /// A message for another process.
 #[derive(Debug)]
 pub(super) enum OutgoingMessage {
-    /// A connection that selects it, with the bytes that were read from it.
+    /// A connection that selects it, with the bytes that were read from it. The receiver waits until it
+    /// is sent.
     Connection {
         stream: TcpStream,
         unread: Vec<u8>,
         source: SocketAddr,
+        notify: oneshot::Sender<()>,
     },
     /// The receiver waits until it is sent.
     Serve(oneshot::Sender<()>),
@@ -66,17 +68,20 @@ impl Peer {
         &self.ended
     }
 
-    /// Passes a connection on, with the bytes that were read from it.
+    /// Passes a connection on, with the bytes that were read from it. Waits until it is sent, because
+    /// this process ends without the connections that wait in the queue.
     pub(crate) async fn pass(&self, socket: Socket) {
         let Ok((stream, unread, source)) = socket.into_parts() else {
             return;
         };
+        let (notify, is_sent) = oneshot::channel();
         let outgoing = OutgoingMessage::Connection {
             stream,
             unread,
             source,
+            notify,
         };
-        if self.queue.send(outgoing).await.is_err() {
+        if self.queue.send(outgoing).await.is_err() || is_sent.await.is_err() {
             debug!("a connection for a process that has ended");
         }
     }
