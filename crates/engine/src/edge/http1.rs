@@ -43,12 +43,13 @@ pub(crate) async fn serve(stream: TlsStream, info: ConnectionInfo, worker: Arc<W
         io: BufferedStream::new(stream),
         connection: info,
         worker,
-        is_new: true,
     };
+    // A flag of this function takes no memory, and one of the visitor would take a word.
+    let mut is_new = true;
     loop {
-        let next = match visitor.next_request().await {
+        let next = match visitor.next_request(is_new).await {
             Some(parsed) => {
-                visitor.is_new = false;
+                is_new = false;
                 visitor.io.io.get_mut().0.begin_message();
                 // The future is boxed and dropped after the request, so that an idle connection
                 // reserves no memory for it.
@@ -71,8 +72,6 @@ pub(super) struct Visitor {
     pub(super) io: BufferedStream<TlsStream>,
     pub(super) connection: ConnectionInfo,
     pub(super) worker: Arc<Worker>,
-    /// There has been no request yet, so a drain does not close the connection immediately.
-    is_new: bool,
 }
 
 /// The next step for the connection.
@@ -97,9 +96,9 @@ pub(super) struct ParsedRequest {
 
 impl Visitor {
     /// Waits for the next request. `None` if the visitor has disconnected or exceeded a time limit,
-    /// or if the engine drains and no request is in flight. A new connection has some time for its
-    /// first request.
-    async fn next_request(&mut self) -> Option<ParsedRequest> {
+    /// or if the engine drains and no request is in flight. A new connection then has some time for
+    /// its first request.
+    async fn next_request(&mut self, is_new: bool) -> Option<ParsedRequest> {
         let idle = self.worker.core.config.timeouts.http_idle;
         let mut scanned = 0;
         // The deadline applies to the whole head, so that a visitor cannot extend it by sending
@@ -121,7 +120,7 @@ impl Visitor {
                 *head_deadline.get_or_insert_with(|| Instant::now() + HEAD_DEADLINE)
             };
             // No value is borrowed while an idle connection waits, because it would take memory there.
-            let waits_for_first = unread == 0 && self.is_new && self.worker.drain.is_cancelled();
+            let waits_for_first = unread == 0 && is_new && self.worker.drain.is_cancelled();
             let deadline = if waits_for_first {
                 deadline.min(Instant::now() + FIRST_REQUEST)
             } else {
@@ -130,7 +129,7 @@ impl Visitor {
             let read = tokio::select! {
                 read = timeout_at(deadline, more) => read,
                 () = self.worker.drain.cancelled(), if unread == 0 && !waits_for_first => {
-                    if self.is_new {
+                    if is_new {
                         continue;
                     }
                     return None;
