@@ -169,7 +169,7 @@ impl Handover {
         peers.into_iter().find_map(|peer| {
             let peer = peer.load_full()?;
             let processes = peer.processes();
-            let is_selected = processes.iter().any(|id| selected.contains(&id.as_ref()));
+            let is_selected = processes.iter().any(|id| selected.contains(&id.as_str()));
             is_selected.then_some(peer)
         })
     }
