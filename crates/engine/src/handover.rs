@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_process_serves_until_another_one_takes_over() {
-        let handover = Handover::new();
+        let handover = Handover::new(false);
         assert!(!handover.is_serving());
         handover.start_serving();
         assert!(handover.is_serving());
@@ -247,12 +247,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_selects_both_processes_is_not_passed_back_and_forth() {
-        let (old, new) = (Handover::new(), Handover::new());
-        let (of_old, _to_new) = Peer::new(new.process());
-        let (of_new, _to_old) = Peer::new(old.process());
+        let (old, new) = (Handover::new(false), Handover::new(true));
+        let (of_old, _to_new) = Peer::new(vec![new.process().to_owned()]);
+        let (of_new, _to_old) = Peer::new(vec![old.process().to_owned()]);
         old.new_peer.store(Some(of_old));
         new.old_peer.store(Some(of_new));
-        let process_of = |peer: Option<Arc<Peer>>| peer.map(|peer| peer.process().to_owned());
+        let process_of = |peer: Option<Arc<Peer>>| peer?.processes().first().cloned();
 
         let only_new = process_of(old.peer_among(&[new.process()]));
         assert_eq!(only_new.as_deref(), Some(new.process()));
