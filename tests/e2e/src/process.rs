@@ -182,11 +182,15 @@ impl Process {
 /// A process that another one has started in its place. It is killed when the value is dropped.
 pub(crate) struct Successor {
     id: u32,
+    /// Distinguishes it from a later process with the same id: this test does not wait for it, so the
+    /// id is free when it has ended.
+    started: Option<String>,
 }
 
 impl Successor {
     pub(crate) fn new(id: u32) -> Self {
-        Self { id }
+        let started = start_time(id);
+        Self { id, started }
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
@@ -196,9 +200,19 @@ impl Successor {
 
 impl Drop for Successor {
     fn drop(&mut self) {
-        // It may have exited already.
-        self.signal(Signal::SIGKILL).ok();
+        if start_time(self.id) == self.started {
+            // It may have exited already.
+            self.signal(Signal::SIGKILL).ok();
+        }
     }
+}
+
+/// The time at which a running process started, in the system's own unit (proc_pid_stat(5), field 22).
+fn start_time(process: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The second field is a name in parentheses, which may contain any character.
+    let (_, from_third) = stat.rsplit_once(')')?;
+    from_third.split_whitespace().nth(19).map(str::to_owned)
 }
 
 fn send_signal(process: u32, signal: Signal) -> Result<()> {

@@ -24,8 +24,8 @@ pub struct Svc {
     ca_file: PathBuf,
     address: String,
     ready: Value,
-    /// The process that serves after a reload.
-    successor: Option<Successor>,
+    /// The processes of the reloads. The last one serves, and those before it may still drain.
+    successors: Vec<Successor>,
     /// The listener that each process inherits.
     listener: Option<TcpListener>,
 }
@@ -98,7 +98,7 @@ impl Svc {
             ca_file: certificate.authority,
             address,
             ready,
-            successor: None,
+            successors: Vec::new(),
             listener,
         })
     }
@@ -108,7 +108,7 @@ impl Svc {
     /// # Errors
     /// It is not replaced in time.
     pub fn reload(&mut self) -> Result<()> {
-        match &self.successor {
+        match self.successors.last() {
             Some(successor) => successor.signal(Signal::SIGUSR2)?,
             None => self.process.ask_to_reload()?,
         }
@@ -118,7 +118,9 @@ impl Svc {
             line["engine_url"].is_string() && line["pid"] != before
         })?;
         let id = self.ready["pid"].as_u64().context("no pid")?;
-        self.successor = Some(Successor::new(u32::try_from(id)?));
+        // The earlier ones are kept: a replaced process finishes its requests, and dropping its value
+        // would kill it.
+        self.successors.push(Successor::new(u32::try_from(id)?));
         Ok(())
     }
 
@@ -137,7 +139,7 @@ impl Svc {
     /// # Errors
     /// As [`engine`](Self::engine).
     pub fn start_again(&mut self) -> Result<()> {
-        self.successor = None;
+        self.successors.clear();
         self.process.kill();
         let address = self.address.clone();
         let listener = self.listener.as_ref();
