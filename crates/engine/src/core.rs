@@ -65,6 +65,8 @@ pub(crate) struct Core {
     pub(crate) access_log: Option<AccessLog>,
     /// The operator and the contact for reports of abuse, on pages.
     pub(crate) page_footer: PageFooter,
+    /// Status of the link of a managed engine to its platform.
+    pub(crate) link: Option<Arc<link::Status>>,
     /// Queue of a managed engine for reports to its platform.
     pub(crate) reports: Option<Reports>,
     pub(crate) metrics: EngineMetrics,

@@ -243,6 +243,7 @@ async fn start_parts(
         challenges: certificates.challenges(),
         countries,
         access_log,
+        link: managed.as_ref().map(PlatformLink::link),
         reports: managed.as_ref().map(PlatformLink::reports),
         metrics: EngineMetrics::new(),
         shutdown,
@@ -272,9 +273,10 @@ async fn start_parts(
     }
     // A managed engine is ready when it has the state that it serves.
     readiness.set_ready(managed.is_none());
-    let informed = managed.as_ref().map(PlatformLink::snapshot_received);
     let managed = managed.map(|managed| managed.follow(&core, &readiness));
     info!(tls = %tls_addr, host = core.config.host, "the engine is running");
+    let version = predecessor.as_ref().map_or(0, |old| old.state_version);
+    let informed = managed.as_ref().map(|link| link.wait_for_state(version));
     take_over(&core, predecessor, informed).await?;
 
     let link = managed.as_ref().map(LinkHandle::status);

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use daemon::descriptors::{FrameReader, FrameWriter, InheritedSockets, frames};
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 use super::connection::connect;
 use super::message::HandoverMessage;
@@ -38,6 +37,8 @@ pub(crate) struct Predecessor {
     /// Its id, and those of the processes before it that it can reach.
     processes: Vec<String>,
     pub(crate) ports: Vec<(PortRecord, Vec<OwnedFd>)>,
+    /// Version of the platform's state that it has; 0 without a platform.
+    pub(crate) state_version: u64,
 }
 
 impl Origin {
@@ -67,12 +68,18 @@ impl Origin {
         stream.set_nonblocking(true)?;
         let (mut reader, writer) = frames(tokio::net::UnixStream::from_std(stream)?);
         let receiving = receive(&mut reader);
-        let (sockets, ports, processes) = timeout(SOCKETS_LIMIT, receiving).await??;
+        let ReceivedState {
+            sockets,
+            ports,
+            processes,
+            state_version,
+        } = timeout(SOCKETS_LIMIT, receiving).await??;
         let predecessor = Predecessor {
             reader,
             writer,
             processes,
             ports,
+            state_version,
         };
         Ok(Self {
             sockets,
@@ -81,13 +88,15 @@ impl Origin {
     }
 }
 
-type ReceivedSockets = (
-    InheritedSockets,
-    Vec<(PortRecord, Vec<OwnedFd>)>,
-    Vec<String>,
-);
+/// The messages of the old process before this one is ready.
+struct ReceivedState {
+    sockets: InheritedSockets,
+    ports: Vec<(PortRecord, Vec<OwnedFd>)>,
+    processes: Vec<String>,
+    state_version: u64,
+}
 
-async fn receive(reader: &mut FrameReader) -> io::Result<ReceivedSockets> {
+async fn receive(reader: &mut FrameReader) -> io::Result<ReceivedState> {
     let mut sockets = InheritedSockets::none();
     let mut ports = Vec::new();
     loop {
@@ -103,9 +112,15 @@ async fn receive(reader: &mut FrameReader) -> io::Result<ReceivedSockets> {
             HandoverMessage::Begin {
                 process,
                 mut earlier,
+                state_version,
             } => {
                 earlier.insert(0, process);
-                return Ok((sockets, ports, earlier));
+                return Ok(ReceivedState {
+                    sockets,
+                    ports,
+                    processes: earlier,
+                    state_version,
+                });
             }
             other => {
                 return Err(io::Error::other(format!(
@@ -128,6 +143,7 @@ impl Predecessor {
             mut writer,
             processes,
             ports: _,
+            state_version: _,
         } = self;
         let ready = HandoverMessage::Ready {
             process: core.handover.process().to_owned(),
@@ -146,11 +162,11 @@ impl Predecessor {
 }
 
 /// Reports to the old process that this one is ready, and serves when that one allows it. Without an
-/// old process it serves immediately.
+/// old process it serves immediately. `informed` ends when a managed engine has the state that it serves.
 pub(crate) async fn take_over(
     core: &Arc<Core>,
     predecessor: Option<Predecessor>,
-    informed: Option<CancellationToken>,
+    informed: Option<impl Future<Output = ()>>,
 ) -> Result<(), StartError> {
     let Some(mut predecessor) = predecessor else {
         core.handover.start_serving();
@@ -162,7 +178,7 @@ pub(crate) async fn take_over(
     if let Some(informed) = informed {
         // The old process has the state in memory, and ends the wait after a minute.
         let stop = core.shutdown.drain();
-        stop.run_until_cancelled(informed.cancelled()).await;
+        stop.run_until_cancelled(informed).await;
     }
     let following = predecessor.follow(core).await;
     following.map_err(StartError::Predecessor)

@@ -28,6 +28,9 @@ pub(super) enum HandoverMessage {
         /// Ids of the processes before it that still have streams.
         #[serde(default)]
         earlier: Vec<String>,
+        /// Version of the platform's state that the old process has; 0 without a platform.
+        #[serde(default)]
+        state_version: u64,
     },
     /// New: it can serve.
     Ready {

@@ -193,7 +193,11 @@ async fn prepare(
     let process = core.handover.process().to_owned();
     let mut earlier = core.handover.earlier();
     earlier.truncate(MAX_EARLIER);
-    let begin = HandoverMessage::Begin { process, earlier };
+    let begin = HandoverMessage::Begin {
+        process,
+        earlier,
+        state_version: core.link.as_ref().map_or(0, |link| link.version()),
+    };
     begin.send(writer, &[]).await?;
     let frame = reader.next().await?.ok_or(HandoverError::Ended)?;
     match HandoverMessage::parse(&frame)? {

@@ -9,10 +9,12 @@ mod usage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use api::link::{Item, Platform};
 use daemon::metrics::Readiness;
 use link::{OpenLink, RunningLink, Status};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -25,6 +27,9 @@ use crate::start_error::StartError;
 
 pub(crate) use self::reports::Reports;
 pub(crate) use self::usage::Meter;
+
+/// Time for the changes since the stored state: a connection to the platform, and one response.
+const CHANGES_LIMIT: Duration = Duration::from_secs(5);
 
 /// An open link, with the stored state of an earlier run already applied.
 pub(crate) struct PlatformLink(OpenLink<LinkHandler>);
@@ -83,11 +88,6 @@ impl PlatformLink {
     /// State of the link.
     pub(crate) fn link(&self) -> Arc<Status> {
         self.0.status()
-    }
-
-    /// Cancelled when the engine has the state that it serves.
-    pub(crate) fn snapshot_received(&self) -> CancellationToken {
-        self.0.handler().snapshot_received.clone()
     }
 
     /// Starts the link. The engine is ready when it has the state that it serves.
@@ -184,6 +184,13 @@ impl LinkHandle {
         Arc::clone(self.link.status())
     }
 
+    /// Waits until the engine has a state, and the changes up to the version that the process before
+    /// it has in memory.
+    pub(crate) async fn wait_for_state(&self, version: u64) {
+        let changes = self.link.status().wait_for_version(version);
+        wait_for_state(changes, &self.handler.snapshot_received).await;
+    }
+
     /// Updates gauges and drops entries that are no longer used. Called periodically.
     pub(crate) fn refresh(&self) {
         let now = self.core.unix_seconds();
@@ -200,5 +207,43 @@ impl LinkHandle {
     /// sent or on disk, and so is the state from the platform.
     pub(crate) async fn finish(self) {
         self.link.finish().await;
+    }
+}
+
+/// Waits for any state, and for the changes that a stored one lacks. They may be a new project, whose
+/// agents would be refused, or a revocation. If the platform does not respond in time, the stored
+/// state is enough, because an unreachable platform must not prevent a reload.
+async fn wait_for_state(changes: impl Future<Output = ()>, has_any: &CancellationToken) {
+    if timeout(CHANGES_LIMIT, changes).await.is_err() {
+        warn!("the platform has not sent its last changes in time");
+    }
+    has_any.cancelled().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stored_state_is_enough_only_without_the_platform() {
+        let stored = CancellationToken::new();
+        stored.cancel();
+        let second = Duration::from_secs(1);
+        for (changes, expected) in [(second, second), (CHANGES_LIMIT * 2, CHANGES_LIMIT)] {
+            let began = Instant::now();
+            wait_for_state(sleep(changes), &stored).await;
+            assert_eq!(began.elapsed(), expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_without_any_state_waits_for_it() {
+        let none = CancellationToken::new();
+        let waiting = wait_for_state(ready(()), &none);
+        assert!(timeout(Duration::from_mins(1), waiting).await.is_err());
     }
 }
