@@ -162,7 +162,8 @@ impl Predecessor {
 }
 
 /// Reports to the old process that this one is ready, and serves when that one allows it. Without an
-/// old process it serves immediately. `informed` ends when a managed engine has the state that it serves.
+/// old process it serves immediately. `informed` ends when a managed engine has the state that it
+/// serves.
 pub(crate) async fn take_over(
     core: &Arc<Core>,
     predecessor: Option<Predecessor>,
