@@ -60,7 +60,8 @@ pub(crate) struct Layers {
 ///
 /// During the drain, responses close their connections. The notice period gives balancers time to
 /// see that `/readyz` refuses. After it, no connection is accepted, and requests in flight are
-/// finished. The hard end closes the remaining connections.
+/// finished, also the first ones of connections that were accepted before. The hard end closes the
+/// remaining connections.
 pub(crate) async fn serve(
     listener: TcpListener,
     layers: Layers,
@@ -158,7 +159,7 @@ fn admitted(limit: &ConnectionLimit, source: Option<IpAddr>) -> Option<Connectio
 }
 
 /// The same connection after its header, with the source that the proxy names. `None` if there is
-/// no valid header in time, the limit of the source is reached, or the drain starts first.
+/// no valid header in time, the limit of the source is reached, or the drain does not wait longer.
 async fn introduced(
     mut stream: TcpStream,
     peer: SocketAddr,
@@ -167,7 +168,7 @@ async fn introduced(
 ) -> Option<(TcpStream, SocketAddr, ConnectionPermit)> {
     let header = tokio::select! {
         header = proxied::read_header(&mut stream) => header,
-        () = goodbye.cancelled() => return None,
+        () = greeting_ends(goodbye) => return None,
     };
     let source = match header {
         // A health check of the proxy has no source.
@@ -182,7 +183,7 @@ async fn introduced(
 }
 
 /// The TLS session. `None` if the handshake fails or takes too long, if it was the validation of an
-/// authority, or if the drain starts first.
+/// authority, or if the drain does not wait longer.
 async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     tls: &Acceptor,
     stream: S,
@@ -190,7 +191,7 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Option<TlsStream<S>> {
     let accepted = tokio::select! {
         accepted = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)) => accepted,
-        () = goodbye.cancelled() => return None,
+        () = greeting_ends(goodbye) => return None,
     };
     match accepted {
         Ok(Ok(stream)) => return stream,
@@ -198,6 +199,22 @@ async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
         Err(_) => tracing::debug!("a handshake took too long"),
     }
     None
+}
+
+/// The end of the time that a drain leaves to a connection before its first request. Its client has
+/// seen it accepted, and takes its end for a failure.
+async fn greeting_ends(goodbye: &CancellationToken) {
+    goodbye.cancelled().await;
+    sleep(FIRST_REQUEST).await;
+}
+
+/// The time at which a drain ends a connection: after its first request.
+async fn goodbye_applies(goodbye: &CancellationToken, activity: &Activity) {
+    goodbye.cancelled().await;
+    tokio::select! {
+        () = activity.wait_for_first_request() => {}
+        () = sleep(FIRST_REQUEST) => {}
+    }
 }
 
 async fn admission_ends(shutdown: &Shutdown, notice: Duration) {
@@ -251,7 +268,7 @@ async fn run(
             return tracing::debug!("the client did not read a response");
         }
         () = activity.wait_until_idle(IDLE_TIMEOUT) => true,
-        () = goodbye.cancelled() => false,
+        () = goodbye_applies(goodbye, activity) => false,
     };
     // HTTP/2 names the last request that is processed, so that the client can repeat the others.
     connection.as_mut().graceful_shutdown();
@@ -300,6 +317,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// The largest request head: a token has 8 KiB, and there may be cookies as well.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
+/// Time that a drain leaves to each step of a connection before its first request: the handshake, and
+/// the head of the request. They are under way already.
+const FIRST_REQUEST: Duration = Duration::from_secs(2);
 /// Maximum number of concurrent requests of one HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
 /// Time without a request after which a connection ends; HTTP/2 ends after one to two of these.

@@ -11,11 +11,14 @@ use http::Version;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 /// Requests of one connection. HTTP/2 PING replies do not count as requests.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     state: Mutex<State>,
+    /// Cancelled by the first request.
+    has_request: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -46,9 +49,14 @@ impl Activity {
         state.head_started = None;
         state.request_count += 1;
         state.open += 1;
+        let number = state.request_count;
+        drop(state);
+        if number == 1 {
+            self.has_request.cancel();
+        }
         RequestGuard {
             activity: Arc::clone(self),
-            number: state.request_count,
+            number,
         }
     }
 
@@ -80,6 +88,11 @@ impl Activity {
         if self.state.lock().request_count > 0 {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Completes with the first request, immediately if it has started already.
+    pub(super) async fn wait_for_first_request(&self) {
+        self.has_request.cancelled().await;
     }
 
     /// Completes when no request was in progress for a whole `period`, which takes one to two

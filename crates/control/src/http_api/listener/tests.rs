@@ -144,6 +144,32 @@ async fn a_drain_ends_a_connection_with_half_a_head() {
     assert!(lasted <= HEAD_TIMEOUT, "{lasted:?}");
 }
 
+/// Its client has seen it accepted, and has not sent its request yet, as during a restart.
+#[tokio::test(start_paused = true)]
+async fn a_drain_leaves_a_new_connection_time_for_its_first_request() {
+    let goodbye = CancellationToken::new();
+    let (mut client, serving) = served_until(goodbye.clone(), 1024);
+    goodbye.cancel();
+    sleep(FIRST_REQUEST / 2).await;
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.ends_with("hello"), "{answer}");
+    serving.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_request_does_not_delay_a_drain() {
+    let goodbye = CancellationToken::new();
+    let (_client, serving) = served_until(goodbye.clone(), 1024);
+    goodbye.cancel();
+    let began = Instant::now();
+    serving.await.unwrap();
+    let lasted = began.elapsed();
+    assert!(lasted <= 2 * FIRST_REQUEST, "{lasted:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_request_head_has_a_size_limit() {
     for (bytes, status) in [(16 * 1024, "200"), (33 * 1024, "431")] {
