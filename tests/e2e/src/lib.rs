@@ -1,8 +1,8 @@
 //! Support for tests of the real program with real third-party clients.
 //!
 //! [`Svc`] is an engine, started on a free port with a certificate created for the test. [`Agent`]
-//! is a `svc forward` that is connected to it. [`Curl`] is a visitor. [`Nginx`] and a [`Service`],
-//! which the test answers for, are upstreams. [`python`] is an interpreter with the published SDK,
+//! is a `svc forward` that is connected to it. [`Curl`] is a visitor, and a [`Visitor`] sends many
+//! requests. [`Nginx`] and a [`Service`], which the test answers for, are upstreams. [`python`] is an interpreter with the published SDK,
 //! a [`Peer`] is a service written with another library, [`judge`] runs a third-party table of
 //! cases, and a [`Relay`] is a network that can be interrupted. [`Platform`] is `svc up`, for
 //! clients of its pages, its API and its tools. [`ManagedPair`] is a platform and its engine as
@@ -38,6 +38,7 @@ mod svc;
 mod system;
 mod token;
 mod turn;
+mod visitor;
 
 pub use agent::Agent;
 pub use authority::Authority;
@@ -59,3 +60,4 @@ pub use script::{python, script};
 pub use service::{Call, Service};
 pub use svc::{Svc, program};
 pub use turn::{TurnClient, relay as relay_of};
+pub use visitor::{UPGRADED, Visit, Visitor, connector};

@@ -3,102 +3,56 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use e2e::{Agent, Curl, ManagedPair, Service, Svc, eventually};
-use rustls_pki_types::ServerName;
+use anyhow::{Context as _, Result};
+use e2e::{Agent, Curl, ManagedPair, Service, Svc, UPGRADED, Visit, Visitor, eventually};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::task::JoinSet;
-use tokio::time::{interval, timeout};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
-use crate::tls;
-
-/// A visitor with its own connection for each request.
-#[derive(Clone)]
-struct Visitor {
-    connector: TlsConnector,
-    address: SocketAddr,
-    hostname: String,
+/// Requests at a constant rate.
+struct Load {
+    stop: Arc<AtomicBool>,
+    visiting: JoinHandle<Result<Vec<Visit>>>,
 }
 
-impl Visitor {
-    fn new(svc: &Svc, hostname: &str) -> Result<Self> {
-        let (_, port) = svc.address().rsplit_once(':').context("no port")?;
-        Ok(Self {
-            connector: tls::connector(svc, &["http/1.1"])?,
-            address: (Ipv4Addr::LOCALHOST, port.parse()?).into(),
-            hostname: hostname.to_owned(),
-        })
+impl Load {
+    fn start(visitor: Visitor) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stop);
+        let more = move |_count| !stopping.load(Ordering::Relaxed);
+        let visiting = tokio::spawn(visitor.visit_while(PERIOD, more));
+        Self { stop, visiting }
     }
 
-    async fn connect(&self) -> Result<TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(self.address).await?;
-        let name = ServerName::try_from(self.hostname.clone())?;
-        Ok(self.connector.connect(name, stream).await?)
-    }
-
-    /// One request, whose response must be complete.
-    async fn visit(self) -> Result<()> {
-        let visiting = async {
-            let mut stream = self.connect().await?;
-            let host = &self.hostname;
-            let request =
-                format!("GET /steady HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-            stream.write_all(request.as_bytes()).await?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await?;
-            ensure!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-            ensure!(answer.contains("GET /steady "), "{answer}");
-            Ok(())
-        };
-        timeout(WAIT_LIMIT, visiting).await.context("no answer")?
-    }
-
-    /// Requests at a constant rate until `stop`. Returns their number; none may fail.
-    async fn visit_until(self, stop: Arc<AtomicBool>) -> Result<usize> {
-        let mut pace = interval(Duration::from_millis(20));
-        let (mut visits, mut count) = (JoinSet::new(), 0);
-        while !stop.load(Ordering::Relaxed) {
-            pace.tick().await;
-            visits.spawn(self.clone().visit());
-            while let Some(visited) = visits.try_join_next() {
-                visited??;
-                count += 1;
-            }
-        }
-        while let Some(visited) = visits.join_next().await {
-            visited??;
-            count += 1;
-        }
-        Ok(count)
+    async fn stop(self) -> Result<Vec<Visit>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.visiting.await?
     }
 }
 
+/// 10,000 requests and more streams are among the tests of `tests/deep`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_fails_during_five_reloads() -> Result<()> {
     let mut svc = Svc::engine()?;
     let service = Service::mirror()?.to_string();
     let mut agent = Agent::forward(&svc, &service, &["--http", "--hostname", "web"])?;
     let visitor = Visitor::new(&svc, agent.hostname()?)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let visiting = tokio::spawn(visitor.visit_until(Arc::clone(&stop)));
+    let load = Load::start(visitor);
     for _ in 0..5 {
         let id = agent.online()["tunnel_id"].clone();
         svc.reload()?;
         agent.online_again()?;
         assert_ne!(agent.online()["tunnel_id"], id, "it is the old process");
     }
-    stop.store(true, Ordering::Relaxed);
-    let count = visiting.await?.with_context(|| svc.log())?;
-    assert!(count >= 50, "{count} requests");
+    let visits = load.stop().await?;
+    Visit::all_succeeded(&visits).with_context(|| svc.log())?;
+    assert!(visits.len() >= 50, "{} requests", visits.len());
     // Each replaced process finishes its requests and ends by itself. One that is killed resets them.
     let log = svc.directory().join("engine.log");
     eventually("the ends of the replaced processes", || {
@@ -120,14 +74,10 @@ async fn streams_continue_in_the_old_process() -> Result<()> {
     downloaded.write("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbegun ")?;
     assert_eq!(download.read(6)?, b"begun ");
     let visitor = Visitor::new(&svc, web.hostname()?)?;
-    let mut socket = visitor.connect().await?;
-    socket.write_all(&upgrade(&visitor.hostname)).await?;
+    let upgrading = visitor.upgrading().await?;
     let mut upgraded = service.next()?;
-    upgraded.write(ACCEPTED)?;
-    let mut head = vec![0; ACCEPTED_END.len()];
-    while !head.ends_with(ACCEPTED_END) {
-        head.push(timeout(WAIT_LIMIT, socket.read_u8()).await??);
-    }
+    upgraded.write(UPGRADED)?;
+    let mut socket = Visitor::upgraded(upgrading).await?;
     let mut database = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     database.set_read_timeout(Some(WAIT_LIMIT))?;
     database.write_all(b"LOGIN\r\n\r\n")?;
@@ -174,8 +124,7 @@ async fn a_new_process_that_does_not_start_leaves_the_old_one_serving() -> Resul
     let service = Service::mirror()?.to_string();
     let agent = Agent::forward(&svc, &service, &["--http", "--hostname", "web"])?;
     let visitor = Visitor::new(&svc, agent.hostname()?)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let visiting = tokio::spawn(visitor.visit_until(Arc::clone(&stop)));
+    let load = Load::start(visitor);
     let key = svc.directory().join("key.pem");
     let missing = svc.directory().join("missing.pem");
     svc.configure(|config| config["certs"]["static"]["key_file"] = json!(missing))?;
@@ -190,8 +139,7 @@ async fn a_new_process_that_does_not_start_leaves_the_old_one_serving() -> Resul
     // A later reload succeeds.
     svc.configure(|config| config["certs"]["static"]["key_file"] = json!(key))?;
     svc.reload()?;
-    stop.store(true, Ordering::Relaxed);
-    visiting.await?.with_context(|| svc.log())?;
+    Visit::all_succeeded(&load.stop().await?).with_context(|| svc.log())?;
     Ok(())
 }
 
@@ -202,16 +150,14 @@ async fn a_managed_engine_is_replaced_twice() -> Result<()> {
     let service = Service::mirror()?.to_string();
     let mut agent = managed.forward(&service, &["--http", "--hostname", "web"])?;
     let visitor = Visitor::new(&managed.engine, agent.hostname()?)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let visiting = tokio::spawn(visitor.visit_until(Arc::clone(&stop)));
+    let load = Load::start(visitor);
     for _ in 0..2 {
         managed.engine.reload()?;
         agent.online_again()?;
     }
     let (token, _) = managed.issue(&managed.control)?;
     managed.wait_until_accepted(&token)?;
-    stop.store(true, Ordering::Relaxed);
-    visiting.await?.with_context(|| managed.engine.log())?;
+    Visit::all_succeeded(&load.stop().await?).with_context(|| managed.engine.log())?;
     eventually("the end of the old process", || {
         managed.engine.process().has_exited()
     })?;
@@ -245,22 +191,11 @@ fn a_restart_with_inherited_listeners_refuses_no_connection() -> Result<()> {
     Ok(())
 }
 
-fn upgrade(host: &str) -> Vec<u8> {
-    let request = format!(
-        "GET /ws HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    );
-    request.into_bytes()
-}
-
-/// The answer to [`upgrade`] (RFC 6455 section 1.3).
-const ACCEPTED: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
-    Connection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
-
-const ACCEPTED_END: &[u8] = b"\r\n\r\n";
-
 /// The last message of a process that has drained.
 const STOPPED: &str = r#""message":"stopped""#;
+
+/// Fifty requests per second, with an engine without optimisation.
+const PERIOD: Duration = Duration::from_millis(20);
 
 /// Longer than any step of these tests takes.
 const WAIT_LIMIT: Duration = Duration::from_mins(1);

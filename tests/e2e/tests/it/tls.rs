@@ -5,17 +5,12 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::{Agent, Curl, Service, Svc, eventually};
-use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, ServerName};
+use e2e::{Agent, Curl, Service, Svc, connector, eventually};
+use rustls_pki_types::ServerName;
 use serde_json::json;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 /// EN-10: agents connect with the base host name and no other.
 #[tokio::test]
@@ -99,21 +94,6 @@ fn the_hook_of_certbot_replaces_the_certificate() -> Result<()> {
     );
     assert_eq!(fs::read_dir(&tls)?.count(), 2);
     Ok(())
-}
-
-/// A client of the engine's names that offers these protocols.
-pub(crate) fn connector(svc: &Svc, protocols: &[&str]) -> Result<TlsConnector> {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(svc.ca_file())?)?;
-    let mut tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    tls.alpn_protocols = protocols
-        .iter()
-        .map(|name| name.as_bytes().to_vec())
-        .collect();
-    Ok(TlsConnector::from(Arc::new(tls)))
 }
 
 /// The protocol that a handshake for `name` negotiates.

@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 
 use anyhow::{Context as _, Result};
-use e2e::Svc;
+use e2e::{Svc, connector};
 use futures_util::Stream;
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
@@ -12,7 +12,6 @@ use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::{Number, server};
-use crate::tls;
 
 /// A client of the service, through the engine.
 #[derive(Clone)]
@@ -23,7 +22,7 @@ type GrpcResult<T> = Result<Response<T>, Status>;
 impl Client {
     /// Connects to the published name.
     pub(super) async fn connect(svc: &Svc, hostname: &str) -> Result<Self> {
-        let connector = tls::connector(svc, &["h2"])?;
+        let connector = connector(svc, &["h2"])?;
         let (_, port) = svc.address().rsplit_once(':').context("no port")?;
         let address = (Ipv4Addr::LOCALHOST, port.parse::<u16>()?);
         let name = ServerName::try_from(hostname.to_owned())?;
