@@ -1,10 +1,11 @@
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
+use crate::process::inheriting;
 use crate::svc::program;
 use crate::{Answer, Curl, Process};
 
@@ -15,6 +16,8 @@ pub struct Control {
     config: PathBuf,
     log: PathBuf,
     port: u16,
+    /// The listener that each process inherits.
+    listener: Option<TcpListener>,
     ready: Value,
 }
 
@@ -88,6 +91,32 @@ impl Control {
         Self::start(file, directory.join("platform.log"), port.parse()?, &[])
     }
 
+    /// Starts a platform on a listener that the test keeps open, as a supervisor does. A stop request is
+    /// announced to balancers for `drain_seconds`. Its files are in `directory`.
+    ///
+    /// # Errors
+    /// The program is not there, ends, or is not ready in time; its log is part of the error.
+    pub fn on_listener(
+        directory: &Path,
+        listener: TcpListener,
+        drain_seconds: u16,
+    ) -> Result<Self> {
+        let port = listener.local_addr()?.port();
+        let config = json!({
+            "platform": {
+                "base_url": format!("http://localhost:{port}"),
+                "listen_addr": format!("127.0.0.1:{port}"),
+                "data_dir": directory.join("platform"),
+                "log_level": "debug",
+                "drain_seconds": drain_seconds,
+            },
+        });
+        let file = directory.join("platform.yaml");
+        fs::write(&file, format!("{config:#}"))?;
+        let log = directory.join("platform.log");
+        Self::start_inheriting(file, log, port, &[], Some(listener))
+    }
+
     /// A second process of the same platform with its own port, and the same database and secrets.
     ///
     /// # Errors
@@ -101,13 +130,14 @@ impl Control {
         Self::start(file, self.log.with_file_name("second.log"), port, &[])
     }
 
-    /// Restarts it on the same port, after [`Process::kill`].
+    /// Restarts it on the same port, after [`Process::kill`] or a normal stop.
     ///
     /// # Errors
     /// As [`first`](Self::first).
     pub fn start_again(&mut self) -> Result<()> {
         self.process.kill();
-        *self = Self::start(self.config.clone(), self.log.clone(), self.port, &[])?;
+        let (config, log, listener) = (self.config.clone(), self.log.clone(), self.listener.take());
+        *self = Self::start_inheriting(config, log, self.port, &[], listener)?;
         Ok(())
     }
 
@@ -135,19 +165,30 @@ impl Control {
     }
 
     fn start(config: PathBuf, log: PathBuf, port: u16, more: &[&str]) -> Result<Self> {
-        let mut command = Command::new(program()?);
+        Self::start_inheriting(config, log, port, more, None)
+    }
+
+    fn start_inheriting(
+        config: PathBuf,
+        log: PathBuf,
+        port: u16,
+        more: &[&str],
+        listener: Option<TcpListener>,
+    ) -> Result<Self> {
+        let (mut command, input) = inheriting(&program()?, listener.as_ref())?;
         command
             .args(["platform", "--output", "json", "-c"])
             .arg(&config)
             .args(more)
             .env_clear();
-        let process = Process::start(&mut command, &log)?;
+        let process = Process::start_with_input(&mut command, &log, input)?;
         let ready = process.json("base_url", |_first| true)?;
         Ok(Self {
             process,
             config,
             log,
             port,
+            listener,
             ready,
         })
     }

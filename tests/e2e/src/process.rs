@@ -1,6 +1,8 @@
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -28,6 +30,23 @@ pub fn run(command: &mut Command) -> Result<String> {
         String::from_utf8_lossy(&output.stderr)
     );
     Ok(text)
+}
+
+/// The command of a program and its standard input. The program inherits `listener` as the only socket
+/// of a supervisor.
+pub(crate) fn inheriting(
+    program: &Path,
+    listener: Option<&TcpListener>,
+) -> Result<(Command, Stdio)> {
+    let Some(listener) = listener else {
+        return Ok((Command::new(program), Stdio::null()));
+    };
+    let mut shell = Command::new("/bin/sh");
+    // The number of the process must be known before the program starts. The first inherited
+    // descriptor is 3.
+    let script = r#"export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@" 3<&0 </dev/null"#;
+    shell.args(["-c", script]).arg(program);
+    Ok((shell, Stdio::from(OwnedFd::from(listener.try_clone()?))))
 }
 
 /// A running program, with its standard output line by line and its standard error in a file. It is

@@ -1,9 +1,9 @@
 use std::env;
 use std::fs;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::os::unix::fs::symlink;
+use std::path::{self, Path, PathBuf};
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::Process;
 use crate::certificate::Certificate;
-use crate::process::Successor;
+use crate::process::{Successor, inheriting};
 use crate::token;
 
 /// A running `svc engine`, alone on this machine. It is killed when the value is dropped.
@@ -53,8 +53,8 @@ impl Svc {
     ///
     /// # Errors
     /// As [`engine`](Self::engine).
-    pub fn engine_on(listener: TcpListener) -> Result<Self> {
-        Self::launch(HOST, &json!({}), Some(listener))
+    pub fn engine_on(listener: TcpListener, sections: &Value) -> Result<Self> {
+        Self::launch(HOST, sections, Some(listener))
     }
 
     /// The same for another host, which only a proxy can resolve.
@@ -72,6 +72,7 @@ impl Svc {
             None => ports::lease_address(),
         };
         let directory = tempfile::tempdir()?;
+        symlink(path::absolute(program()?)?, directory.path().join(PROGRAM))?;
         let names = names(host);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let certificate = Certificate::issue(directory.path(), &names)?;
@@ -122,6 +123,25 @@ impl Svc {
         // would kill it.
         self.successors.push(Successor::new(u32::try_from(id)?));
         Ok(())
+    }
+
+    /// Replaces the program that the next process runs, as a package does.
+    ///
+    /// # Errors
+    /// The file cannot be replaced.
+    pub fn install(&self, program: &Path) -> Result<()> {
+        let next = self.directory.path().join("next");
+        symlink(path::absolute(program)?, &next)?;
+        Ok(fs::rename(next, self.directory.path().join(PROGRAM))?)
+    }
+
+    /// The program that the last process runs.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn installed(&self) -> Result<PathBuf> {
+        let id = self.ready["pid"].as_u64().context("no pid")?;
+        Ok(fs::read_link(format!("/proc/{id}/exe"))?)
     }
 
     /// Writes another configuration, which the next process reads.
@@ -313,17 +333,7 @@ fn start(
     let config_file = directory.join("engine.yaml");
     // JSON is valid YAML.
     fs::write(&config_file, format!("{config:#}"))?;
-    let (mut command, input) = match listener {
-        None => (Command::new(program()?), Stdio::null()),
-        Some(listener) => {
-            let mut shell = Command::new("sh");
-            // The number of the process must be known before the program starts. The first inherited
-            // descriptor is 3.
-            let script = r#"export LISTEN_PID=$$ LISTEN_FDS=1; exec "$0" "$@" 3<&0 </dev/null"#;
-            shell.args(["-c", script]).arg(program()?);
-            (shell, Stdio::from(OwnedFd::from(listener.try_clone()?)))
-        }
-    };
+    let (mut command, input) = inheriting(&directory.join(PROGRAM), listener)?;
     command
         .arg("engine")
         .arg("-c")
@@ -349,6 +359,9 @@ fn unix_time() -> u64 {
 }
 
 const HOST: &str = "engine.localhost";
+
+/// The link to the program, in the directory of the engine.
+const PROGRAM: &str = "svc";
 
 /// Names in the certificate of the engine at `host`.
 fn names(host: &str) -> [String; 3] {

@@ -1,15 +1,16 @@
-//! An engine is replaced by a new process, or restarted with the listeners of its supervisor, without a
-//! refused or failed request.
+//! An engine is replaced by a new process, or it and its platform are restarted with the listeners of
+//! their supervisor, without a refused or failed request.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
-use e2e::{Agent, Curl, ManagedPair, Service, Svc, UPGRADED, Visit, Visitor, eventually};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use e2e::{Agent, Control, Curl, ManagedPair, Service, Svc, UPGRADED, Visit, Visitor, eventually};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinHandle;
@@ -25,7 +26,7 @@ impl Load {
     fn start(visitor: Visitor) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
-        let more = move |_count| !stopping.load(Ordering::Relaxed);
+        let more = move |_count: usize| !stopping.load(Ordering::Relaxed);
         let visiting = tokio::spawn(visitor.visit_while(PERIOD, more));
         Self { stop, visiting }
     }
@@ -78,7 +79,7 @@ async fn streams_continue_in_the_old_process() -> Result<()> {
     let mut upgraded = service.next()?;
     upgraded.write(UPGRADED)?;
     let mut socket = Visitor::upgraded(upgrading).await?;
-    let mut database = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    let mut database = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     database.set_read_timeout(Some(WAIT_LIMIT))?;
     database.write_all(b"LOGIN\r\n\r\n")?;
     let mut session = service.next()?;
@@ -110,7 +111,7 @@ async fn streams_continue_in_the_old_process() -> Result<()> {
     assert_eq!(download.rest()?, b"end");
 
     // New visitors reach the new process, also at the port.
-    let mut next = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    let mut next = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     next.write_all(b"LOGIN\r\n\r\n")?;
     drop(service.next()?);
     drop((socket, upgraded, database, session));
@@ -169,7 +170,7 @@ async fn a_managed_engine_is_replaced_twice() -> Result<()> {
 fn a_restart_with_inherited_listeners_refuses_no_connection() -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
-    let mut svc = Svc::engine_on(listener)?;
+    let mut svc = Svc::engine_on(listener, &json!({}))?;
     let service = Service::mirror()?.to_string();
     let mut agent = Agent::forward(&svc, &service, &["--http", "--hostname", "web"])?;
     assert_eq!(Curl::new(&svc).get(&[&agent.url("/")])?.status, 200);
@@ -177,7 +178,7 @@ fn a_restart_with_inherited_listeners_refuses_no_connection() -> Result<()> {
     svc.process().terminate()?;
     assert_eq!(svc.process().wait_for_exit()?, Some(0), "{}", svc.log());
     // It waits in the queue of the listener.
-    let mut early = std::net::TcpStream::connect(address)?;
+    let mut early = TcpStream::connect(address)?;
     early.set_read_timeout(Some(WAIT_LIMIT))?;
     early.write_all(b"not TLS\r\n\r\n")?;
     svc.start_again()?;
@@ -193,6 +194,88 @@ fn a_restart_with_inherited_listeners_refuses_no_connection() -> Result<()> {
 
 /// The last message of a process that has drained.
 const STOPPED: &str = r#""message":"stopped""#;
+
+/// A crash, after which the supervisor starts the engine again. What was in flight is broken; everything
+/// later waits, and is answered with 503 until the agent is back. The listener is held by the test.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_crash_with_inherited_listeners_nothing_is_refused_or_not_found() -> Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let grace = json!({"timeouts": {"startup_grace_seconds": 3600}});
+    let mut svc = Svc::engine_on(listener, &grace)?;
+    let service = Service::mirror()?.to_string();
+    let mut agent = Agent::forward(&svc, &service, &["--http", "--hostname", "web"])?;
+    let load = Load::start(Visitor::new(&svc, agent.hostname()?)?);
+    svc.process().kill();
+    let killed = Instant::now();
+    svc.start_again()?;
+    agent.online_again()?;
+    let online = Instant::now();
+    let visits = load.stop().await?;
+    let later = visits.iter().filter(|visit| visit.began > killed);
+    for visit in later {
+        let status = visit.status.as_ref().ok();
+        assert!(
+            matches!(status, Some(200 | 503)),
+            "{visit:?}: {}",
+            svc.log()
+        );
+    }
+    let last = Visitor::new(&svc, agent.hostname()?)?;
+    let last = last.visit_while(PERIOD, |count| count == 0).await?;
+    assert!(last.iter().all(|visit| visit.began > online));
+    Visit::all_succeeded(&last).with_context(|| svc.log())
+}
+
+/// The listener is held by the test. The platform serves while `/readyz` says 503, so that a balancer
+/// can choose another process; later requests wait for the next process.
+#[test]
+fn a_platform_with_an_inherited_listener_restarts_without_a_failed_request() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let mut control = Control::on_listener(directory.path(), listener, 2)?;
+    let port = control.port();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopping = Arc::clone(&stop);
+    let asking = thread::spawn(move || -> Result<usize> {
+        let mut count = 0;
+        while !stopping.load(Ordering::Relaxed) {
+            let answer = ask(port, "/healthz")?;
+            ensure!(answer.starts_with("HTTP/1.1 200 "), "{answer:?}");
+            count += 1;
+        }
+        Ok(count)
+    });
+    control.process().terminate()?;
+    eventually("the notice for balancers", || {
+        Ok(ask(port, "/readyz")?.starts_with("HTTP/1.1 503 "))
+    })?;
+    assert_eq!(
+        control.process().wait_for_exit()?,
+        Some(0),
+        "{}",
+        control.log()
+    );
+    control.start_again()?;
+    let answer = ask(port, "/readyz")?;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    stop.store(true, Ordering::Relaxed);
+    let count = asking
+        .join()
+        .map_err(|_panic| anyhow!("the visitor panicked"))?;
+    assert!(count.with_context(|| control.log())? > 10);
+    Ok(())
+}
+
+/// One request of a platform. Returns the whole answer.
+fn ask(port: u16, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(WAIT_LIMIT))?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
 
 /// Fifty requests per second, with an engine without optimisation.
 const PERIOD: Duration = Duration::from_millis(20);
