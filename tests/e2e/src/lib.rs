@@ -56,7 +56,7 @@ pub use postgres::Postgres;
 pub use process::{Process, run};
 pub use proxy::ProxyServer;
 pub use relay::Relay;
-pub use script::{python, script};
+pub use script::{long_script, python, script};
 pub use service::{Call, Service};
 pub use svc::{Svc, program};
 pub use turn::{TurnClient, relay as relay_of};

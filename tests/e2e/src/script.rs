@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::{Svc, node};
+use crate::{Process, Svc, node};
 
 /// The interpreter with the published SDK.
 ///
@@ -35,6 +35,21 @@ pub(crate) fn command(name: &str) -> Result<Command> {
         .arg(directory.join(name))
         .env("PYTHONDONTWRITEBYTECODE", "1");
     Ok(command)
+}
+
+/// Starts a script of `tests/e2e/python` that runs against the engine until it is killed, and prints
+/// lines of JSON.
+///
+/// # Errors
+/// The interpreter is not installed: run `cargo xtask test`.
+pub fn long_script(svc: &Svc, name: &str, args: &[&str]) -> Result<Process> {
+    let mut command = command(name)?;
+    command
+        .args(args)
+        .env("SVC_TEST_ENGINE", svc.address())
+        .env("SVC_TEST_CA_FILE", svc.ca_file())
+        .env("SVC_TEST_TOKEN", svc.token());
+    Process::start(&mut command, &svc.directory().join("script.log"))
 }
 
 /// Runs a script of `tests/e2e/python` against the engine, and returns the results that it prints.

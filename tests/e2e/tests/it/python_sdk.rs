@@ -1,10 +1,11 @@
 //! The published Python SDK as an agent, a dialling client and an event stream client.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
-use e2e::{Svc, python, script};
+use anyhow::{Context as _, Result, ensure};
+use e2e::{Curl, Svc, long_script, python, script};
 use serde_json::{Value, json};
 
 #[test]
@@ -297,6 +298,54 @@ fn its_heartbeats_are_answered_and_it_may_send_none() -> Result<()> {
     assert_eq!(result["silent_timeout"], 0.0);
     assert_eq!(result["silent_serves"], "silent");
     assert_eq!(result["open"], json!([true, true]));
+    Ok(())
+}
+
+/// Seconds between two attempts of an application with the SDK, which does not reconnect by itself.
+const RETRY_SECONDS: &str = "1";
+
+/// It does not know the message with which agents move, so it is disconnected. Its first attempt after
+/// its own retry time reaches the new process, and its open streams continue in the old one.
+#[test]
+fn it_comes_back_after_a_reload_with_its_first_attempt() -> Result<()> {
+    let grace = json!({"timeouts": {"startup_grace_seconds": 3600}});
+    let mut svc = Svc::engine_with(&grace)?;
+    let agent = long_script(&svc, "come_back.py", &[RETRY_SECONDS])?;
+    let first = agent.json("tunnel", |line| line["id"].is_string())?;
+    let address = first["address"].as_str().context("no address")?;
+    let curl = Curl::new(&svc);
+    let mut slow = curl.start(&["--http1.1", &format!("{address}/slow")])?;
+    assert_eq!(slow.read(5)?, b"begun");
+
+    svc.reload()?;
+    let meanwhile = curl.status(&[address])?;
+    assert!(matches!(meanwhile, 200 | 503), "{meanwhile}");
+    let again = agent.json("tunnel again", |line| line["id"].is_string())?;
+    assert_ne!(again["id"], first["id"]);
+    assert_eq!(again["address"], first["address"]);
+    assert_eq!(again["failures"], 0, "{again}");
+    let answer = curl.get(&[&format!("{address}/continue")])?;
+    assert_eq!((answer.status, answer.text().as_str()), (200, "begun done"));
+    assert_eq!(slow.rest()?, b" done");
+    Ok(())
+}
+
+/// The listener is held by the test, as systemd holds it in its descriptor store.
+#[test]
+fn it_comes_back_after_a_restart_with_its_first_attempt() -> Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let mut svc = Svc::engine_on(listener, &json!({}))?;
+    let agent = long_script(&svc, "come_back.py", &[RETRY_SECONDS])?;
+    let first = agent.json("tunnel", |line| line["id"].is_string())?;
+    let address = first["address"].as_str().context("no address")?;
+
+    svc.process().terminate()?;
+    assert_eq!(svc.process().wait_for_exit()?, Some(0), "{}", svc.log());
+    svc.start_again()?;
+    let again = agent.json("tunnel again", |line| line["id"].is_string())?;
+    assert_eq!(again["address"], first["address"]);
+    assert_eq!(again["failures"], 0, "{again}");
+    assert_eq!(Curl::new(&svc).status(&[address])?, 200);
     Ok(())
 }
 
