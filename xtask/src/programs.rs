@@ -13,7 +13,7 @@ use crate::program;
 use crate::provision::Provisions;
 use crate::repository::Repository;
 use crate::test_set::TestSet;
-use crate::workspace::{FEATURES, in_repository, svc};
+use crate::workspace::{FEATURES, in_repository, release, svc};
 
 /// A program that cargo built from the tests of one target.
 pub(crate) struct Program {
@@ -87,16 +87,23 @@ fn of_message(message: &Value) -> Result<Option<Program>> {
 
 impl Program {
     /// The command that runs it as cargo does, with the paths of the installed programs in its
-    /// environment. The program leads a process group.
+    /// environment. The program leads a process group. The tested program is the one that cargo builds
+    /// with the tests. For slow tests it is that of the release profile, and the other one is a
+    /// different build of it.
     pub(crate) fn command(
         &self,
         repository: &Repository,
         provisions: &Provisions,
     ) -> Result<Command> {
         let mut command = Command::new(&self.executable);
+        match TestSet::of_target(&self.target) {
+            TestSet::Change => command.env("SVC_BIN", svc(repository)?),
+            TestSet::Deep => command
+                .env("SVC_BIN", release(repository)?)
+                .env("SVC_TEST_OTHER_BUILD", svc(repository)?),
+        };
         command
             .env("CARGO_MANIFEST_DIR", &self.directory)
-            .env("SVC_BIN", svc(repository)?)
             .current_dir(&self.directory)
             .stdin(Stdio::null())
             .process_group(0);

@@ -15,7 +15,7 @@ use crate::repository::Repository;
 use crate::test_set::TestSet;
 use crate::tidy;
 use crate::web;
-use crate::workspace::{FEATURES, in_repository};
+use crate::workspace::{FEATURES, build_release, in_repository};
 
 /// Provisions the machine and runs every step. An error names its step.
 pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
@@ -104,6 +104,8 @@ fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
 /// Runs the tests of `cargo xtask deep`, and first installs the programs that they need.
 pub(crate) fn deep(repository: &Repository) -> Result<()> {
     let provisions = provision::run(repository, TestSet::Deep, false)?;
+    // These tests measure times.
+    build_release(repository)?;
     let queue = Queue::new(programs::build(repository, TestSet::Deep)?);
     let ended = queue.run(repository, &provisions);
     let finished = queue.finish();

@@ -18,6 +18,17 @@ pub(crate) fn svc(repository: &Repository) -> Result<PathBuf> {
     Ok(repository.target_directory()?.join("debug").join("svc"))
 }
 
+/// The program with the release profile, which [`build_release`] builds.
+pub(crate) fn release(repository: &Repository) -> Result<PathBuf> {
+    Ok(repository.target_directory()?.join("release").join("svc"))
+}
+
+/// Builds the program with the release profile.
+pub(crate) fn build_release(repository: &Repository) -> Result<()> {
+    let build = ["build", "--locked", "--release", "-p", "svc"];
+    program::run(in_repository(repository).args(build))
+}
+
 /// Cargo, in the repository, with the same environment in all steps, so that each step reuses the
 /// build of the previous one.
 pub(crate) fn in_repository(repository: &Repository) -> Command {
