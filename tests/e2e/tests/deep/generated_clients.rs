@@ -8,9 +8,12 @@ use anyhow::{Result, ensure};
 use e2e::{API_DOCUMENTS, api_document, beside_python, node, packages, provided, python, run};
 use serde_json::json;
 
+use crate::ALONE;
+
 /// CP-7, EN-6: with the defaults of the generator, except for the names of packages and libraries.
 #[test]
 fn cp_7_clients_of_openapi_generator_compile_in_three_languages() -> Result<()> {
+    let _alone = ALONE.blocking_lock();
     let directory = tempfile::tempdir()?;
     let at = directory.path();
     openapi_generator(at)?;

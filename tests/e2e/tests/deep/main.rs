@@ -2,3 +2,11 @@
 
 #[cfg(test)]
 mod generated_clients;
+#[cfg(test)]
+mod load_service;
+#[cfg(test)]
+mod reload;
+
+/// Held by each test while it runs, because some measure times.
+#[cfg(test)]
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
