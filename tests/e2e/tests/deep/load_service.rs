@@ -23,7 +23,7 @@ pub(crate) struct LoadService {
 impl LoadService {
     /// Starts it. Downloads end when `has_ended` becomes true.
     pub(crate) async fn start(has_ended: watch::Receiver<bool>) -> Result<Self> {
-        let mut tasks = JoinSet::new();
+        let mut tasks: JoinSet<Result<()>> = JoinSet::new();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let web = listener.local_addr()?;
         tasks.spawn(async move {
