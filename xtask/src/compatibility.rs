@@ -1,7 +1,8 @@
 //! `cargo xtask compatibility`: the last release and this tree, run together.
 //!
 //! Platform, engine and agent are taken from the two in every combination, and each combination
-//! publishes, visits, dials and reports. Then the installation of the release is upgraded, and
+//! publishes, visits, dials and reports. Then a running engine of the release is replaced by that of this
+//! tree, while its agent goes on. Then the installation of the release is upgraded, and
 //! downgraded again: the older program refuses a database that the newer one has migrated, with a
 //! clear message.
 
@@ -44,6 +45,8 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
         let programs = mixture.programs(&old, &new);
         stack::visit(&folder.join("mixture"), programs).with_context(|| format!("{mixture}"))?;
     }
+    eprintln!("==> a running engine is replaced");
+    stack::replace_engine(&folder.join("replacement"), &old, &new)?;
     eprintln!("==> upgrade, and back");
     upgrade(&folder.join("upgrade"), &old, &new)
 }

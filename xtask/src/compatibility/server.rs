@@ -16,7 +16,11 @@ use crate::program;
 /// A running process; dropping it ends the process.
 pub(super) struct Server {
     child: Child,
+    /// Id of the process that has replaced it.
+    successor: Option<u64>,
     ready: Value,
+    /// Lines of its standard output, which its successor inherits.
+    lines: mpsc::Receiver<String>,
     log: PathBuf,
 }
 
@@ -29,21 +33,23 @@ impl Server {
             .stderr(File::create(log)?)
             .spawn()
             .with_context(|| format!("cannot start {command:?}"))?;
+        let (sender, lines) = mpsc::channel();
         let mut server = Self {
             child,
+            successor: None,
             ready: Value::Null,
+            lines,
             log: log.to_owned(),
         };
         let stdout = server.child.stdout.take().context("no pipe")?;
-        let (first, line) = mpsc::channel();
         // Keeps reading, because a process with a full or closed pipe would stop.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                // Later lines have no receiver.
-                first.send(line).ok();
+                // The receiver is dropped with the server.
+                sender.send(line).ok();
             }
         });
-        let line = match line.recv_timeout(WAIT_LIMIT) {
+        let line = match server.lines.recv_timeout(WAIT_LIMIT) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => bail!("it is not ready: {}", server.log_end()),
             Err(RecvTimeoutError::Disconnected) => bail!("it ended: {}", server.log_end()),
@@ -72,10 +78,52 @@ impl Server {
         lines.get(from..).unwrap_or_default().join("\n")
     }
 
+    /// True if the process handles SIGUSR2, with which an engine is replaced. Its default action ends a
+    /// process.
+    pub(super) fn can_reload(&self) -> Result<bool> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.context("no SigCgt")?.trim(), 16)?;
+        Ok(caught & SIGUSR2 != 0)
+    }
+
+    /// Replaces the engine by a new process of its program file, and waits for the end of the old one.
+    pub(super) fn reload(&mut self) -> Result<()> {
+        let before = self.ready.get("pid").cloned();
+        signal("-USR2", self.child.id().into())?;
+        while self.ready.get("pid") == before.as_ref() {
+            let line = self.lines.recv_timeout(WAIT_LIMIT);
+            let line = line.with_context(|| format!("it was not replaced: {}", self.log_end()))?;
+            // Other lines have no id of a process.
+            self.ready = serde_json::from_str(&line)?;
+        }
+        let successor = self.ready.get("pid").and_then(Value::as_u64);
+        self.successor = Some(successor.context("no pid")?);
+        let status = self.child.wait()?;
+        ensure!(
+            status.success(),
+            "it ended with {status}: {}",
+            self.log_end()
+        );
+        Ok(())
+    }
+
     /// Sends SIGTERM, and waits for a successful exit.
     pub(super) fn stop(mut self) -> Result<()> {
-        let id = self.child.id().to_string();
-        program::run(Command::new("kill").args(["-TERM", &id]))?;
+        if let Some(successor) = self.successor {
+            signal("-TERM", successor)?;
+            // It is no child of this process, so only the end of its output tells.
+            loop {
+                match self.lines.recv_timeout(WAIT_LIMIT) {
+                    Ok(_line) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                    Err(RecvTimeoutError::Timeout) => bail!("it goes on: {}", self.log_end()),
+                }
+            }
+            self.successor = None;
+            return Ok(());
+        }
+        signal("-TERM", self.child.id().into())?;
         let status = self.child.wait()?;
         ensure!(
             status.success(),
@@ -88,10 +136,17 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may already have exited.
+        // Each may already have exited.
+        if let Some(successor) = self.successor {
+            signal("-KILL", successor).ok();
+        }
         self.child.kill().ok();
         self.child.wait().ok();
     }
+}
+
+fn signal(name: &str, process: u64) -> Result<()> {
+    program::run(Command::new("kill").args([name, &process.to_string()]))
 }
 
 pub(super) fn text(value: &Value, name: &str) -> Result<String> {
@@ -122,5 +177,7 @@ pub(super) fn eventually(expected: &str, mut attempt: impl FnMut() -> Result<()>
 const WAIT_LIMIT: Duration = Duration::from_mins(1);
 /// Delay between two attempts, each of which starts a program.
 const PAUSE: Duration = Duration::from_millis(200);
+/// The bit of signal 12 in the masks of proc(5).
+const SIGUSR2: u64 = 1 << 11;
 /// Number of log lines.
 const LINES: usize = 20;

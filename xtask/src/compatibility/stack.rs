@@ -4,7 +4,8 @@ use std::fmt;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::symlink;
+use std::path::{self, Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -96,6 +97,39 @@ pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
         Ok(())
     })
     .with_context(log_ends)?;
+    drop(agent);
+    engine.stop()?;
+    platform.stop()
+}
+
+/// Replaces the program of a running engine while its platform and its agent go on: by a reload if the
+/// older program knows it, else by a restart.
+pub(super) fn replace_engine(folder: &Path, old: &Path, new: &Path) -> Result<()> {
+    let stack = Stack::install(folder, old)?;
+    let first = stack.up(old)?;
+    let ready = first.ready().clone();
+    first.stop()?;
+
+    let platform = stack.server(old, "platform")?;
+    let installed = folder.join("svc");
+    symlink(path::absolute(old)?, &installed)?;
+    let mut engine = stack.server(&installed, "engine")?;
+    let agent = stack.agent(old, &ready)?;
+    stack.expect_page(&agent)?;
+    let next = folder.join("next");
+    symlink(path::absolute(new)?, &next)?;
+    fs::rename(next, &installed)?;
+    if engine.can_reload()? {
+        eprintln!("    by a reload");
+        engine.reload()?;
+    } else {
+        eprintln!("    by a restart, because the older program has no reload");
+        engine.stop()?;
+        engine = stack.server(&installed, "engine")?;
+    }
+    stack
+        .expect_page(&agent)
+        .with_context(|| engine.log_end())?;
     drop(agent);
     engine.stop()?;
     platform.stop()
