@@ -2,9 +2,8 @@
 //!
 //! Platform, engine and agent are taken from the two in every combination, and each combination
 //! publishes, visits, dials and reports. Then a running engine of the release is replaced by that of this
-//! tree, while its agent goes on. Then the installation of the release is upgraded, and
-//! downgraded again: the older program refuses a database that the newer one has migrated, with a
-//! clear message.
+//! tree, while its agent keeps running. Finally the installation of the release is upgraded, and downgraded
+//! again: the older program refuses a database that the newer one has migrated, with a clear message.
 
 mod programs;
 mod server;

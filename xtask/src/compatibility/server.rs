@@ -117,7 +117,9 @@ impl Server {
                 match self.lines.recv_timeout(WAIT_LIMIT) {
                     Ok(_line) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
-                    Err(RecvTimeoutError::Timeout) => bail!("it goes on: {}", self.log_end()),
+                    Err(RecvTimeoutError::Timeout) => {
+                        bail!("it has not stopped: {}", self.log_end())
+                    }
                 }
             }
             self.successor = None;

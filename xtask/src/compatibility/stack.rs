@@ -102,7 +102,7 @@ pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
     platform.stop()
 }
 
-/// Replaces the program of a running engine while its platform and its agent go on: by a reload if the
+/// Replaces the program of a running engine while its platform and its agent keep running: by a reload if the
 /// older program knows it, else by a restart.
 pub(super) fn replace_engine(folder: &Path, old: &Path, new: &Path) -> Result<()> {
     let stack = Stack::install(folder, old)?;

@@ -165,7 +165,7 @@ impl Supervised {
     }
 }
 
-/// Names without their agent get 503, never 404.
+/// OP-1: names without their agent get 503, never 404.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_restart_refuses_no_connection_and_delays_it_for_half_a_second() -> Result<()> {
     let _alone = ALONE.lock().await;
@@ -189,8 +189,9 @@ async fn a_restart_refuses_no_connection_and_delays_it_for_half_a_second() -> Re
     Ok(())
 }
 
+/// EN-9: the agent reconnects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn after_a_crash_the_first_good_answer_comes_within_300_ms_of_the_start() -> Result<()> {
+async fn after_a_crash_the_first_good_answer_takes_300_ms_from_the_start() -> Result<()> {
     let _alone = ALONE.lock().await;
     let mut engine = Supervised::start()?;
     engine.svc.process().kill();
@@ -198,7 +199,7 @@ async fn after_a_crash_the_first_good_answer_comes_within_300_ms_of_the_start() 
     engine.svc.start_again()?;
     let ready = Instant::now();
     let (visits, svc) = engine.finish().await?;
-    // What was in flight at the crash is broken.
+    // Requests that were open at the crash are broken.
     let later = visits.iter().filter(|visit| visit.began > killed);
     let mut good = Vec::new();
     for visit in later {

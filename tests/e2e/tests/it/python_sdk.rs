@@ -301,16 +301,16 @@ fn its_heartbeats_are_answered_and_it_may_send_none() -> Result<()> {
     Ok(())
 }
 
-/// Seconds between two attempts of an application with the SDK, which does not reconnect by itself.
+/// Seconds between two attempts of an application. The SDK has no automatic reconnect.
 const RETRY_SECONDS: &str = "1";
 
-/// It does not know the message with which agents move, so it is disconnected. Its first attempt after
-/// its own retry time reaches the new process, and its open streams continue in the old one.
+/// EN-9: it does not know the message with which agents move, so it is disconnected. Its first attempt
+/// after its own retry time reaches the new process, and its open streams continue in the old one.
 #[test]
-fn it_comes_back_after_a_reload_with_its_first_attempt() -> Result<()> {
+fn it_reconnects_after_a_reload_with_its_first_attempt() -> Result<()> {
     let grace = json!({"timeouts": {"startup_grace_seconds": 3600}});
     let mut svc = Svc::engine_with(&grace)?;
-    let agent = long_script(&svc, "come_back.py", &[RETRY_SECONDS])?;
+    let agent = long_script(&svc, "reconnect.py", &[RETRY_SECONDS])?;
     let first = agent.json("tunnel", |line| line["id"].is_string())?;
     let address = first["address"].as_str().context("no address")?;
     let curl = Curl::new(&svc);
@@ -330,12 +330,12 @@ fn it_comes_back_after_a_reload_with_its_first_attempt() -> Result<()> {
     Ok(())
 }
 
-/// The listener is held by the test, as systemd holds it in its descriptor store.
+/// EN-9: the listener is held by the test, as systemd holds it in its descriptor store.
 #[test]
-fn it_comes_back_after_a_restart_with_its_first_attempt() -> Result<()> {
+fn it_reconnects_after_a_restart_with_its_first_attempt() -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut svc = Svc::engine_on(listener, &json!({}))?;
-    let agent = long_script(&svc, "come_back.py", &[RETRY_SECONDS])?;
+    let agent = long_script(&svc, "reconnect.py", &[RETRY_SECONDS])?;
     let first = agent.json("tunnel", |line| line["id"].is_string())?;
     let address = first["address"].as_str().context("no address")?;
 

@@ -165,7 +165,7 @@ async fn a_managed_engine_is_replaced_twice() -> Result<()> {
     Ok(())
 }
 
-/// The listener is held by the test, as systemd holds it in its descriptor store.
+/// OP-1: the listener is held by the test, as systemd holds it in its descriptor store.
 #[test]
 fn a_restart_with_inherited_listeners_refuses_no_connection() -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -195,8 +195,8 @@ fn a_restart_with_inherited_listeners_refuses_no_connection() -> Result<()> {
 /// The last message of a process that has drained.
 const STOPPED: &str = r#""message":"stopped""#;
 
-/// A crash, after which the supervisor starts the engine again. What was in flight is broken; everything
-/// later waits, and is answered with 503 until the agent is back. The listener is held by the test.
+/// EN-9: a crash, after which the supervisor starts the engine again. Open requests are broken. Later ones
+/// wait, and are answered with 503 until the agent has reconnected. The listener is held by the test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_crash_with_inherited_listeners_nothing_is_refused_or_not_found() -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;

@@ -1,6 +1,6 @@
-"""An agent as an application writes it with the SDK, which does not reconnect by itself: when the channel
-has ended, it opens the channel and the tunnel again, and waits between two attempts. It prints a line
-each time it is online, and runs until it is killed.
+"""An agent as applications write it, because the SDK has no automatic reconnect: when the channel has
+ended, it opens a channel and the tunnel again, with a pause before each attempt. It prints a line each time
+it is online, and runs until it is killed.
 
 Argument: seconds between two attempts.
 """
