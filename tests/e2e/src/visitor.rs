@@ -109,7 +109,7 @@ impl Visitor {
                 .with_context(|| format!("no answer: {answer:?}"))?
                 .parse::<u16>()?;
             ensure!(status != 200 || answer.contains("GET /steady "), "{answer}");
-            Ok(status)
+            anyhow::Ok(status)
         };
         let status = timeout(WAIT_LIMIT, visiting).await;
         let status = status
