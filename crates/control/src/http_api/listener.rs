@@ -318,7 +318,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// The largest request head: a token has 8 KiB, and there may be cookies as well.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 /// Time that a drain leaves to each step of a connection before its first request: the handshake, and
-/// the head of the request. They are under way already.
+/// the head of the request. Both may be in flight already.
 const FIRST_REQUEST: Duration = Duration::from_secs(2);
 /// Maximum number of concurrent requests of one HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
