@@ -2,14 +2,14 @@
 //!
 //! [`Svc`] is an engine, started on a free port with a certificate created for the test. [`Agent`]
 //! is a `svc forward` that is connected to it. [`Curl`] is a visitor, and a [`Visitor`] sends many
-//! requests. [`Nginx`] and a [`Service`], which the test answers for, are upstreams. [`python`] is an interpreter with the published SDK,
-//! a [`Peer`] is a service written with another library, [`judge`] runs a third-party table of
-//! cases, and a [`Relay`] is a network that can be interrupted. [`Platform`] is `svc up`, for
-//! clients of its pages, its API and its tools. [`ManagedPair`] is a platform and its engine as
-//! separate processes, for tests in which one of them fails. A [`ProxyServer`] is a proxy between an
-//! agent and its engine. An [`Authority`] is Pebble, from which servers order certificates. A
-//! [`NameServer`] is BIND, and [`dig`] its client. No crate of this project is used here,
-//! so the tests depend only on what users can see.
+//! requests. [`Nginx`] and a [`Service`], which the test answers for, are upstreams. [`python`] is
+//! an interpreter with the published SDK, a [`Peer`] is a service written with another library,
+//! [`judge`] runs a third-party table of cases, and a [`Relay`] is a network that can be
+//! interrupted. [`Platform`] is `svc up`, for clients of its pages, its API and its tools.
+//! [`ManagedPair`] is a platform and its engine as separate processes, for tests in which one of
+//! them fails. A [`ProxyServer`] is a proxy between an agent and its engine. An [`Authority`] is
+//! Pebble, from which servers order certificates. A [`NameServer`] is BIND, and [`dig`] its client.
+//! No crate of this project is used here, so the tests depend only on what users can see.
 #![expect(
     clippy::indexing_slicing,
     reason = "of JSON values, where what is missing is null"

@@ -125,7 +125,7 @@ async fn five_reloads_lose_none_of_10_000_requests_and_no_byte_of_75_streams() -
 }
 
 /// An engine whose listener the test holds, as systemd holds it in its descriptor store, with a visitor.
-struct Supervised {
+struct SupervisedEngine {
     svc: Svc,
     agent: Agent,
     visitor: Visitor,
@@ -133,7 +133,7 @@ struct Supervised {
     visiting: JoinHandle<Result<Vec<Visit>>>,
 }
 
-impl Supervised {
+impl SupervisedEngine {
     fn start() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let grace = json!({"timeouts": {"startup_grace_seconds": 3600}});
@@ -169,7 +169,7 @@ impl Supervised {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_restart_refuses_no_connection_and_delays_it_for_half_a_second() -> Result<()> {
     let _alone = ALONE.lock().await;
-    let mut engine = Supervised::start()?;
+    let mut engine = SupervisedEngine::start()?;
     engine.svc.process().terminate()?;
     let exit = engine.svc.process().wait_for_exit()?;
     assert_eq!(exit, Some(0), "{}", engine.svc.log());
@@ -193,7 +193,7 @@ async fn a_restart_refuses_no_connection_and_delays_it_for_half_a_second() -> Re
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn after_a_crash_the_first_good_answer_takes_at_most_300_ms() -> Result<()> {
     let _alone = ALONE.lock().await;
-    let mut engine = Supervised::start()?;
+    let mut engine = SupervisedEngine::start()?;
     engine.svc.process().kill();
     let killed = Instant::now();
     engine.svc.start_again()?;
