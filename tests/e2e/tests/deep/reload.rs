@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::{Agent, Curl, Service, Svc, Visit, Visitor, eventually, program, provided};
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
@@ -43,7 +44,9 @@ impl Streams {
             open.spawn(async move { messages.await.map(u64::from).context("a WebSocket") });
         }
         for _ in 0..TCP_STREAMS {
-            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+            stream.write_all(b"!").await?;
+            ensure!(stream.read_u8().await? == b'!', "another byte");
             let messages = exchange(stream, (&[], &[]), has_ended.subscribe());
             open.spawn(async move { messages.await.map(u64::from).context("a TCP stream") });
         }
