@@ -226,7 +226,7 @@ impl Drop for Successor {
     }
 }
 
-/// The time at which a running process started, in the system's own unit (proc_pid_stat(5), field 22).
+/// The time at which a running process started, in the system's own unit (`proc_pid_stat(5)`, field 22).
 fn start_time(process: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The second field is a name in parentheses, which may contain any character.
