@@ -111,18 +111,35 @@ async fn ownership(walk: &mut Walk<'_>, expected: &ExpectedRecords) -> DomainChe
         return failed(purpose, &WalkError::Timeout);
     };
     match walk.answers(&name, RecordType::TXT).await {
-        Ok(answers) => judge_ownership(&answers, expected),
+        Ok(answers) => judge_ownership(&answers, expected, &missing_text(walk, &name)),
         Err(error) => failed(purpose, &error),
     }
 }
 
-fn judge_ownership(answers: &Answers, expected: &ExpectedRecords) -> DomainCheck {
+/// The text about a record that no server has. `name` was looked up.
+fn missing_text(walk: &Walk<'_>, name: &Name) -> String {
+    let Some(zone) = walk.end_above_registered_domain(name) else {
+        return "The record is missing.".to_owned();
+    };
+    let servers = match zone.as_str() {
+        "." => "root servers".to_owned(),
+        zone => format!("name servers of {zone}"),
+    };
+    let (servers, name) = (printable(&servers), printable(&text(name)));
+    format!(
+        "The record is missing, because the {servers} have no delegation for {name}. Register the \
+         domain, or correct its name servers at the registrar."
+    )
+}
+
+fn judge_ownership(answers: &Answers, expected: &ExpectedRecords, missing: &str) -> DomainCheck {
     let proves = |answer: &Answer| match answer {
         Answer::Records(records) => values(records).contains(&expected.proof),
         Answer::Alias(_) | Answer::Nothing => false,
     };
     let record = format!("TXT {} \"{}\"", expected.challenge, expected.proof);
-    judge_record(DomainRecordPurpose::Ownership, answers, proves, &record)
+    let purpose = DomainRecordPurpose::Ownership;
+    judge_record(purpose, answers, proves, (&record, missing))
 }
 
 async fn delegation(walk: &mut Walk<'_>, record: &Delegation) -> DomainCheck {
@@ -138,18 +155,24 @@ async fn delegation(walk: &mut Walk<'_>, record: &Delegation) -> DomainCheck {
                 Answer::Records(_) | Answer::Nothing => false,
             };
             let shown = format!("CNAME {} {}", record.name, record.target);
-            judge_record(purpose, &answers, leads, &shown)
+            judge_record(
+                purpose,
+                &answers,
+                leads,
+                (&shown, &missing_text(walk, &name)),
+            )
         }
         Err(error) => failed(purpose, &error),
     }
 }
 
-/// Judges a record that has to be at its own name. `record` describes it.
+/// Judges a record that has to be at its own name. `record` describes it, and `missing` is the text
+/// if no server has any record there.
 fn judge_record(
     purpose: DomainRecordPurpose,
     answers: &Answers,
     is_right: impl Fn(&Answer) -> bool,
-    record: &str,
+    (record, missing): (&str, &str),
 ) -> DomainCheck {
     let (with, without): (Vec<_>, Vec<_>) =
         answers.0.iter().partition(|(_, answer)| is_right(answer));
@@ -170,7 +193,7 @@ fn judge_record(
                 DomainCheckResult::Different
             };
             let state = if seen.is_empty() {
-                "The record is missing."
+                missing
             } else {
                 "The name has other records only."
             };
@@ -191,7 +214,13 @@ fn judge_record(
 async fn traffic(walk: &mut Walk<'_>, expected: &ExpectedRecords) -> DomainCheck {
     let purpose = DomainRecordPurpose::Traffic;
     match follow(walk, expected).await {
-        Ok(route) => judge_traffic(&route, expected),
+        Ok(route) => {
+            let host = absolute(&expected.host);
+            let missing = host
+                .map(|host| missing_text(walk, &host))
+                .unwrap_or_default();
+            judge_traffic(&route, expected, &missing)
+        }
         Err(error) => failed(purpose, &error),
     }
 }
@@ -296,11 +325,7 @@ async fn engine_addresses(
     for _ in 0..MAX_ALIASES {
         let answers = match walk.answers(&name, RecordType::A).await {
             Ok(answers) => answers,
-            Err(
-                WalkError::Unreachable { .. }
-                | WalkError::PrivateServers { .. }
-                | WalkError::Inconsistent { .. },
-            ) => break,
+            Err(error) if error.is_of_zone() => break,
             Err(error) => return Err(error),
         };
         match common_alias(&answers) {
@@ -313,7 +338,7 @@ async fn engine_addresses(
     Ok(BTreeSet::new())
 }
 
-fn judge_traffic(route: &Route, expected: &ExpectedRecords) -> DomainCheck {
+fn judge_traffic(route: &Route, expected: &ExpectedRecords, missing: &str) -> DomainCheck {
     let enter = format!("Enter: CNAME {} {}", expected.host, expected.target);
     let instead = "or ALIAS, A or AAAA records with the addresses of that host";
     let (result, seen, detail) = match route {
@@ -335,7 +360,7 @@ fn judge_traffic(route: &Route, expected: &ExpectedRecords) -> DomainCheck {
         Route::Nowhere(aliases) if aliases.is_empty() => (
             DomainCheckResult::Missing,
             BTreeSet::new(),
-            format!("The record is missing. {enter}, {instead}."),
+            format!("{missing} {enter}, {instead}."),
         ),
         Route::Nowhere(aliases) => (
             DomainCheckResult::Different,
@@ -496,7 +521,7 @@ mod tests {
             };
             let records = values.iter().map(record).collect();
             let answer = ("ns.example".to_owned(), Answer::Records(records));
-            let check = judge_ownership(&Answers(vec![answer]), &expected);
+            let check = judge_ownership(&Answers(vec![answer]), &expected, "missing");
             check.result == DomainCheckResult::Found
         };
         assert!(found(&[&["svc-domain-verification=abc"]]));

@@ -61,9 +61,10 @@ pub enum HostnameError {
     UnknownDomain(Hostname),
     /// A full name that is no custom domain of the project, on a managed engine.
     #[error(
-        "`hostname`: the domain {0} is not available in this project, because the project has not \
-         added it or it is not verified; add it with `svc domain add {0}`, or check it with `svc \
-         domain verify {0}`"
+        "`hostname`: the domain {0} is not available in this project: it has not been added (`svc \
+         domain add {0}`), or it is not served, because it is pending, suspended or quarantined until \
+         its DNS records are found; `svc domain list` shows the status of each domain, and `svc domain \
+         show {0}` the records to create"
     )]
     NotOfProject(Hostname),
     /// A name at or below the engine's own host that is not below `t.<host>`.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{Name, RData, RecordType};
 use tokio::task::JoinSet;
+use types::domain_name::registered_name;
 
 use super::exchange::{self, ExchangeError};
 use crate::domains::section::DomainsConfig;
@@ -34,8 +35,28 @@ pub(in crate::domains) struct Answers(pub(in crate::domains) Vec<(String, Answer
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::domains) enum WalkError {
     /// No name server of a zone responded usefully.
-    #[error("no name server of the zone {zone} gave a usable response")]
+    #[error("no name server of the zone {zone} gave a usable response for {name}")]
     Unreachable {
+        /// The zone.
+        zone: String,
+        /// The name that was looked up.
+        name: String,
+    },
+    /// No server at which the resolution starts responded usefully.
+    #[error(
+        "no delegation of {name} was found, because none of the root servers gave a usable response; \
+         the operator of the platform can check its access to the DNS (`domains.root_servers`)"
+    )]
+    RootUnreachable {
+        /// The name that was looked up.
+        name: String,
+    },
+    /// A zone has only name servers without an address.
+    #[error(
+        "the name servers of the zone {zone} have no address; correct them at the registrar of the \
+         domain"
+    )]
+    NoAddress {
         /// The zone.
         zone: String,
     },
@@ -60,6 +81,20 @@ pub(in crate::domains) enum WalkError {
     /// The platform is checking too many domains.
     #[error("too many domains are being checked at this moment")]
     Busy,
+}
+
+impl WalkError {
+    /// True if only the name servers of some zone are at fault, so that another name may be resolved.
+    pub(in crate::domains) fn is_of_zone(&self) -> bool {
+        matches!(
+            self,
+            Self::Unreachable { .. }
+                | Self::RootUnreachable { .. }
+                | Self::NoAddress { .. }
+                | Self::PrivateServers { .. }
+                | Self::Inconsistent { .. }
+        )
+    }
 }
 
 /// A zone with its name servers.
@@ -163,7 +198,16 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        Err(no_response(&zone.name))
+        Err(no_response(&zone.name, name))
+    }
+
+    /// The zone with which the way to a name ended, if the domain that its owner has registered is
+    /// further down: nobody has registered the domain, or it is not delegated.
+    pub(in crate::domains) fn end_above_registered_domain(&self, name: &Name) -> Option<String> {
+        let zone = self.closest(name).name;
+        let host = text(name);
+        let registered = registered_name(&host).split('.').count();
+        (usize::from(zone.num_labels()) < registered).then(|| text(&zone))
     }
 
     /// The next step at a zone. One response is sufficient from the root or a top-level domain. The
@@ -189,7 +233,7 @@ impl<'a> Walk<'a> {
             }
         }
         match (delegations.pop(), answers.is_empty()) {
-            (None, true) => Err(no_response(&zone.name)),
+            (None, true) => Err(no_response(&zone.name, name)),
             (None, false) => Ok(ZoneStep::Authoritative(Answers(answers))),
             (Some(one), true) if delegations.iter().all(|other| *other == one) => {
                 Ok(ZoneStep::Referral(one))
@@ -253,7 +297,7 @@ impl<'a> Walk<'a> {
                 return Ok(step);
             }
         }
-        Err(no_response(&zone.name))
+        Err(no_response(&zone.name, name))
     }
 
     /// A delegated zone with the addresses of its servers.
@@ -288,7 +332,7 @@ impl<'a> Walk<'a> {
             return Err(if is_private {
                 WalkError::PrivateServers { zone }
             } else {
-                WalkError::Unreachable { zone }
+                WalkError::NoAddress { zone }
             });
         }
         Ok(Zone { name, servers })
@@ -309,11 +353,7 @@ impl<'a> Walk<'a> {
                             return Ok(addresses);
                         }
                     }
-                    Err(
-                        WalkError::Unreachable { .. }
-                        | WalkError::PrivateServers { .. }
-                        | WalkError::Inconsistent { .. },
-                    ) => {}
+                    Err(error) if error.is_of_zone() => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -464,8 +504,13 @@ pub(in crate::domains) fn text(name: &Name) -> String {
     }
 }
 
-fn no_response(zone: &Name) -> WalkError {
-    WalkError::Unreachable { zone: text(zone) }
+fn no_response(zone: &Name, name: &Name) -> WalkError {
+    let name = text(name);
+    if zone.is_root() {
+        return WalkError::RootUnreachable { name };
+    }
+    let zone = text(zone);
+    WalkError::Unreachable { zone, name }
 }
 
 /// Time limit of all queries of one check.

@@ -52,6 +52,24 @@ pub(super) fn entered(record: &Value) -> Result<String> {
     })
 }
 
+/// A tunnel under a domain that is not verified yet is refused, with the command that shows the
+/// records to enter.
+fn pending_is_refused(directory: &TempDir, service: &str) -> Result<()> {
+    let mut forward = svc(directory, &["forward", service, "--hostname", DOMAIN])?;
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = forward.output()?;
+    let text = [stdout, stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    ensure!(!status.success(), "{text}");
+    for next_step in ["pending", &format!("svc domain show {DOMAIN}")] {
+        ensure!(text.contains(next_step), "{text}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_bare_server_ends_with_https_for_engine_tunnel_platform_and_custom_domain() -> Result<()> {
     let records = "@ IN A 127.0.0.1\n* IN A 127.0.0.1\n*.t IN A 127.0.0.1\n";
@@ -77,6 +95,8 @@ fn a_bare_server_ends_with_https_for_engine_tunnel_platform_and_custom_domain() 
     let shown = added["records"].as_array().context("no records")?;
     let shown: Vec<String> = shown.iter().map(entered).collect::<Result<_>>()?;
     ensure!(shown.len() == 2, "{added}");
+    let service = Service::answering(|| "below a name of its own".to_owned())?.to_string();
+    pending_is_refused(&directory, &service)?;
     dns.enter(ZONE, &shown)?;
     // It waits until the platform has found them.
     let verified = run(&mut svc(&directory, &add)?)?;
@@ -85,7 +105,6 @@ fn a_bare_server_ends_with_https_for_engine_tunnel_platform_and_custom_domain() 
     let state = format!("data/acme/engine/domains/{DOMAIN}/certificate.json");
     let state = directory.path().join(state);
     eventually("the certificate of the domain", || Ok(state.exists()))?;
-    let service = Service::answering(|| "below a name of its own".to_owned())?.to_string();
     let mut forward = svc(&directory, &["forward", &service, "--hostname", DOMAIN])?;
     let agent = Process::start(&mut forward, &directory.path().join("agent.log"))?;
     let online = agent.json("the tunnel", |line| line["status"] == "online")?;

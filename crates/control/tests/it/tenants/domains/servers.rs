@@ -10,6 +10,7 @@ both! {
     every_name_server_must_have_the_records,
     one_name_server_cannot_delegate_a_name_elsewhere,
     servers_that_do_not_answer_are_ignored,
+    a_missing_zone_is_described,
     name_servers_of_private_networks_are_not_asked,
     traffic_leads_to_the_engine_through_aliases_or_addresses,
     an_alias_proves_no_ownership,
@@ -90,6 +91,53 @@ async fn servers_that_do_not_answer_are_ignored(control: TestControl) {
     assert!(
         checks(&checked).contains("the zone example.com"),
         "{checked}"
+    );
+}
+
+/// The result says which name has no zone, and what to do next.
+async fn a_missing_zone_is_described(control: TestControl) {
+    let world = World::new(control).await;
+    let domain = world.add("app.example.com").await;
+    // The root answers itself: nobody has registered the domain.
+    let checked = world.verify(&domain).await;
+    assert_eq!(results(&checked), ["missing", "missing"]);
+    for (check, name) in [
+        (0, "_svc-challenge.app.example.com"),
+        (1, "app.example.com"),
+    ] {
+        let detail = checked["checks"][check]["detail"].as_str().unwrap();
+        let reason = format!("the root servers have no delegation for {name}.");
+        assert!(detail.contains(&reason), "{detail}");
+        assert!(detail.contains("at the registrar. Enter: "), "{detail}");
+    }
+    // A root without a usable response.
+    world.dns.set_mode(0, Mode::Fails);
+    let checked = world.verify(&domain).await;
+    assert_eq!(results(&checked), ["unreachable", "unreachable"]);
+    let text = checks(&checked);
+    assert!(text.contains("no delegation of app.example.com"), "{text}");
+    assert!(text.contains("domains.root_servers"), "{text}");
+    assert!(!text.contains("zone ."), "{text}");
+    // The zone exists, its servers have no address.
+    world.dns.set_mode(0, Mode::Answers);
+    world
+        .dns
+        .delegate("example.com", &[("ns.example.net", None)]);
+    let checked = world.verify(&domain).await;
+    let text = checks(&checked);
+    assert!(
+        text.contains("the zone example.com have no address"),
+        "{text}"
+    );
+    // Only the record is missing.
+    let servers = [("ns1.example.org", Some(NameServers::address(1)))];
+    world.dns.delegate("example.org", &servers);
+    let other = world.add("app.example.org").await;
+    let checked = world.verify(&other).await;
+    let detail = checked["checks"][0]["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("The record is missing. Enter: TXT "),
+        "{detail}"
     );
 }
 
