@@ -13,6 +13,7 @@ use tokio::task;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{error, warn};
 
+use crate::certificate_states::{CertificateStates, OrderedNames};
 use crate::challenges::Challenges;
 use crate::dns_provider::DnsProvider;
 use crate::error::OrderError;
@@ -68,6 +69,18 @@ impl Certificates {
     pub fn resolver(&self) -> Arc<dyn ResolvesServerCert> {
         let ordered = self.manager.as_ref().map(Manager::certificate);
         resolver(self.files.clone(), ordered)
+    }
+
+    /// The states of the certificates, for reports.
+    pub fn states(&self) -> CertificateStates {
+        let ordered = self.manager.as_ref().map(|manager| OrderedNames {
+            names: manager.names().into(),
+            certificate: manager.certificate(),
+        });
+        CertificateStates {
+            files: self.files.clone(),
+            ordered,
+        }
     }
 
     /// Answers to the authority, for the listeners.

@@ -8,6 +8,7 @@
 
 mod acceptor;
 mod budget;
+mod certificate_states;
 mod certificates;
 mod chain;
 mod challenges;
@@ -29,6 +30,7 @@ mod store;
 mod tls_config;
 
 pub use self::acceptor::Acceptor;
+pub use self::certificate_states::{CertificateSource, CertificateState, CertificateStates};
 pub use self::certificates::{Certificates, Orders, RunningResponder};
 pub use self::chain::{ChainError, IssuedCertificate};
 pub use self::challenges::{Challenges, HTTP_CONTENT_TYPE};

@@ -156,6 +156,11 @@ impl Manager {
         self.certificate.clone()
     }
 
+    /// The names that it orders.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.settings.names
+    }
+
     /// Answers to challenges, for the listeners.
     pub fn challenges(&self) -> Arc<Challenges> {
         Arc::clone(&self.challenges)

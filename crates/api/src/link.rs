@@ -16,6 +16,7 @@
 mod certificate_order;
 mod credential_use;
 mod domain_certificate;
+mod engine_certificates;
 mod sign_in;
 
 use std::fmt;
@@ -26,6 +27,7 @@ use serde_json::Value;
 pub use self::certificate_order::{CertificateOrderRecord, MAX_PROBLEM_BYTES};
 pub use self::credential_use::{CREDENTIAL_USE_SECONDS, CredentialUseRecord};
 pub use self::domain_certificate::DomainCertificate;
+pub use self::engine_certificates::{EngineCertificate, EngineCertificatesRecord};
 pub use self::sign_in::{SIGN_IN, SIGN_IN_TYPE, SignIn, SignInClaims};
 use crate::control::domains::DomainCertificateValidation;
 use crate::control::settings::ProjectSettings;
@@ -422,6 +424,8 @@ pub enum Record {
     CredentialUse(CredentialUseRecord),
     /// State of the certificate that the engine orders for a custom domain.
     CertificateOrder(Box<CertificateOrderRecord>),
+    /// State of the certificates of the engine's own names.
+    EngineCertificates(Box<EngineCertificatesRecord>),
     /// A record of a later version.
     #[serde(other)]
     Unknown,

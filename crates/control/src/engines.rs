@@ -11,6 +11,7 @@
 //! does not recognise are sent to [`sign_in`].
 
 mod caller;
+mod certificates;
 mod changes;
 mod cluster;
 mod credential_use;
@@ -41,6 +42,7 @@ use tokio_util::task::TaskTracker;
 use types::id::UserId;
 use types::problem::Problem;
 
+pub(crate) use self::certificates::reported as reported_certificates;
 use self::cluster::Cluster;
 pub(crate) use self::listen::listen;
 pub use self::routes::routes;

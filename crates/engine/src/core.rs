@@ -56,6 +56,8 @@ pub(crate) struct Core {
     pub(crate) tls: crate::listen::TlsConfigs,
     /// Answers to the authority of the certificate, if the engine orders it.
     pub(crate) challenges: Option<Arc<acme::Challenges>>,
+    /// The states of the engine's own certificates.
+    pub(crate) certificates: acme::CertificateStates,
     pub(crate) handshakes: Handshakes,
     pub(crate) connections: Connections,
     pub(crate) source_visits: Arc<SourceVisits>,

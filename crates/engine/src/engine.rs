@@ -241,6 +241,7 @@ async fn start_parts(
         pending_streams: Arc::default(),
         tls,
         challenges: certificates.challenges(),
+        certificates: certificates.states(),
         countries,
         access_log,
         link: managed.as_ref().map(PlatformLink::link),

@@ -43,6 +43,18 @@ record! {
 }
 
 record! {
+    /// Certificates of an engine's own names, as it reported last.
+    pub struct EngineCertificates from "link_reporters" {
+        /// Id of the engine's spool.
+        pub reporter: String,
+        /// A list of certificates.
+        pub certificates: serde_json::Value,
+        /// Time of the report.
+        pub certificates_at: Timestamp,
+    }
+}
+
+record! {
     /// Clients and tunnels that are online in a cluster.
     #[derive(Eq)]
     pub struct Inventory from "link_inventory" {
@@ -66,6 +78,11 @@ statements! {
     REPORTERS = "SELECT cluster_domain, reporter, through, first_at, last_at FROM link_reporters \
         WHERE cluster_domain = $1 ORDER BY last_at DESC, reporter LIMIT $2";
     FORGET_REPORTERS = "DELETE FROM link_reporters WHERE last_at <= $1";
+    SET_CERTIFICATES = "UPDATE link_reporters SET certificates = $3, certificates_at = $4 \
+        WHERE cluster_domain = $1 AND reporter = $2";
+    CERTIFICATES = "SELECT reporter, certificates, certificates_at FROM link_reporters \
+        WHERE cluster_domain = $1 AND certificates_at > $2 AND certificates IS NOT NULL \
+        ORDER BY certificates_at DESC, reporter LIMIT $3";
     SET_INVENTORY = "INSERT INTO link_inventory (project_id, cluster_domain, clients, tunnels, reported_at) \
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (project_id) DO UPDATE SET \
         cluster_domain = excluded.cluster_domain, clients = excluded.clients, \
@@ -113,6 +130,34 @@ pub async fn reporters(
 ) -> Result<Vec<Reporter>, Error> {
     let reporters = sql(REPORTERS).bind(cluster_domain).bind(limit);
     reporters.all(conn).await
+}
+
+/// Records the certificates of the engine of a reporter, of which a batch was recorded.
+pub async fn set_certificates(
+    tx: &mut Tx,
+    (cluster_domain, reporter): (&str, &str),
+    certificates: &serde_json::Value,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    sql(SET_CERTIFICATES)
+        .bind(cluster_domain)
+        .bind(reporter)
+        .bind(certificates)
+        .bind(now)
+        .changed(tx)
+        .await
+}
+
+/// The certificates that engines of a cluster reported since this time, the newest first, of at most
+/// `limit` reporters.
+pub async fn certificates(
+    conn: &mut Conn,
+    cluster_domain: &str,
+    since: Timestamp,
+    limit: u32,
+) -> Result<Vec<EngineCertificates>, Error> {
+    let found = sql(CERTIFICATES).bind(cluster_domain).bind(since);
+    found.bind(limit).all(conn).await
 }
 
 /// Deletes reporters without a batch since this time.

@@ -416,6 +416,9 @@ pub struct OperatorCluster {
     pub enrolled: bool,
     /// The linked engines.
     pub links: Vec<OperatorLink>,
+    /// Certificates of the engines' own names, from reports of the last 15 minutes. Engines of
+    /// earlier versions report none.
+    pub certificates: Vec<OperatorCertificate>,
     /// Time of the last report of an engine; absent before the first report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, format = DateTime)]
@@ -442,4 +445,32 @@ pub struct OperatorLink {
     /// Configuration version that the engine had at that time.
     #[schema(example = 4711)]
     pub version: u64,
+}
+
+/// A certificate of an engine's own names.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatorCertificate {
+    /// `files`, or `acme` if the engine orders it from an authority.
+    #[schema(example = "acme")]
+    pub source: String,
+    /// Its names, or those that are ordered.
+    #[schema(example = json!(["engine.example.com", "*.t.engine.example.com"]))]
+    pub names: Vec<String>,
+    /// Expiry; absent until there is a certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    pub expires_at: Option<String>,
+    /// Reason of the last failure, with the text of the authority; absent after a success. The
+    /// certificate stays in use until it expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub problem: Option<String>,
+    /// Time of the next attempt after a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    pub next_attempt_at: Option<String>,
+    /// Time of the report.
+    #[schema(format = DateTime)]
+    pub reported_at: String,
 }

@@ -19,6 +19,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::HeaderValue;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize as _;
+use serde_json::Value;
 use store::domains::{self, OrderState};
 use store::stored_records::{self, StoredRecords};
 use store::usage::{TurnUsage, Usage};
@@ -29,6 +30,7 @@ use types::json::Limits;
 use types::problem::Problem;
 
 use super::caller::{Engine, LINK_VERSION};
+use super::certificates;
 use super::cluster::Cluster;
 use super::credential_use;
 use super::streams::{Stream, store_stream};
@@ -80,6 +82,8 @@ struct Batch {
     sessions: BTreeSet<(ProjectId, String)>,
     /// Certificates that the engine orders, by project and name.
     orders: BTreeMap<(ProjectId, String), OrderState>,
+    /// Certificates of the engine's own names: the last record of the batch.
+    certificates: Option<Value>,
     /// The last use of each credential.
     uses: BTreeMap<CredentialId, Timestamp>,
 }
@@ -109,6 +113,7 @@ impl Batch {
             inventory: BTreeMap::new(),
             sessions: BTreeSet::new(),
             orders: BTreeMap::new(),
+            certificates: None,
             uses: BTreeMap::new(),
         };
         for (index, record) in report.records.into_iter().enumerate() {
@@ -122,6 +127,11 @@ impl Batch {
                 Record::SessionEnded(record) => batch.session_ended(at, record)?,
                 Record::CredentialUse(record) => batch.credential_use(at, &record)?,
                 Record::CertificateOrder(record) => batch.order(at, *record)?,
+                Record::EngineCertificates(record) => {
+                    let stored = certificates::stored_value(*record);
+                    let stored = stored.map_err(|(member, message)| at.bad(&member, message))?;
+                    batch.certificates = Some(stored);
+                }
                 Record::Unknown => {}
             }
         }
@@ -351,10 +361,12 @@ impl Batch {
                 domains::set_order(&mut tx, id, &hostname, &order).await?;
             }
         }
+        let certificates = self.certificates.as_ref();
+        let certificates =
+            certificates::store(&mut tx, (domain, reporter), certificates, now).await?;
+        counted.add("engine_certificates", certificates);
         let uses = credential_use::record(&mut tx, cluster, self.uses, now).await?;
-        if uses > 0 {
-            counted.kinds.insert("credential_use", uses);
-        }
+        counted.add("credential_use", uses);
         tx.commit().await?;
         app.webhooks.wake();
         counted.record_metrics(cluster);
@@ -475,6 +487,12 @@ impl ReportCounts {
         project
     }
 
+    fn add(&mut self, kind: &'static str, records: u64) {
+        if records > 0 {
+            self.kinds.insert(kind, records);
+        }
+    }
+
     fn record_metrics(&self, cluster: &Cluster) {
         metrics::report("ok");
         for (kind, records) in &self.kinds {
@@ -533,7 +551,7 @@ const LIMITS: Limits = Limits {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -15,7 +15,7 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::caller::Operator;
 use crate::config::ClusterConfig;
-use crate::engines::{INVENTORY_EXPIRY, LINK_EXPIRY};
+use crate::engines::{INVENTORY_EXPIRY, LINK_EXPIRY, reported_certificates};
 use crate::http_api::extract::Query;
 use crate::http_api::problem::HandlerResult;
 use crate::http_api::wire::date;
@@ -74,6 +74,7 @@ async fn cluster(
     let links = engines::linked(conn, domain, since, MAX_LINKS).await?;
     let reporters = engines::reporters(conn, domain, 1).await?;
     let online = engines::inventory(conn, domain, ago(INVENTORY_EXPIRY)).await?;
+    let certificates = reported_certificates(conn, domain, app.now()).await?;
     Ok(OperatorCluster {
         cluster_domain: domain.clone(),
         enrolled: engine.enrolment_secret_file.is_some(),
@@ -86,6 +87,7 @@ async fn cluster(
                 version: counted(link.version),
             })
             .collect(),
+        certificates,
         reported_at: reporters.first().map(|newest| date(newest.last_at)),
         clients: counted(online.clients),
         tunnels: counted(online.tunnels),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::{Mutex, MutexGuard};
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -48,6 +48,8 @@ struct ReloadState {
     provider: Arc<CryptoProvider>,
     current: ArcSwap<CurrentCert>,
     check: Mutex<FileCheck>,
+    /// Last error of the files, which is read without waiting for a check.
+    problem: ArcSwapOption<String>,
     /// A thread is checking the files.
     is_checking: AtomicBool,
     /// Time of the next check, in milliseconds after `created_at`: handshakes only read this.
@@ -130,6 +132,7 @@ impl ReloadingCert {
                 confirmed: false,
                 last_error: None,
             }),
+            problem: ArcSwapOption::empty(),
             is_checking: AtomicBool::new(false),
             next_check: AtomicU64::new(0),
             created_at: Instant::now(),
@@ -182,6 +185,12 @@ impl ReloadingCert {
         self.0.current.load().not_after
     }
 
+    /// Reason why the current files are not used, while the previous certificate stays in use.
+    pub fn problem(&self) -> Option<String> {
+        let problem = self.0.problem.load_full();
+        problem.map(|problem| String::clone(&problem))
+    }
+
     /// Number of changes of the files that were applied.
     pub fn reloads(&self) -> u64 {
         self.0.reloads.load(Ordering::Relaxed)
@@ -226,6 +235,7 @@ impl ReloadState {
             Ok(pair) => {
                 last_check.stamp = Some(stamp);
                 last_check.last_error = None;
+                self.problem.store(None);
                 self.activate(pair);
             }
             Err(error) => {
@@ -245,6 +255,7 @@ impl ReloadState {
                         %error,
                         "the new certificate was refused, the old one stays in use"
                     );
+                    self.problem.store(Some(Arc::new(error.clone())));
                     last_check.last_error = Some(error);
                 }
             }

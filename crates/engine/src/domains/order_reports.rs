@@ -48,11 +48,7 @@ fn record(domain: &Domain, certificate: &Certificate) -> CertificateOrderRecord 
     let time = |seconds: i64| Timestamp::from_second(seconds).ok();
     let issued = certificate.current();
     let problem = certificate.problem().map(|mut text| {
-        let mut end = text.len().min(MAX_PROBLEM_BYTES);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(MAX_PROBLEM_BYTES));
         text
     });
     CertificateOrderRecord {

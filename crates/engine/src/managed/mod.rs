@@ -3,6 +3,7 @@
 //! The engine serves with the last state that it received. An unreachable platform stops nothing:
 //! visitors are authorized by that state, and reports wait on disk.
 
+mod certificate_reports;
 mod reporter;
 mod reports;
 mod usage;

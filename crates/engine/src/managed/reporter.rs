@@ -9,6 +9,7 @@ use link::{hour_of, report_interval};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::certificate_reports::CertificateReports;
 use crate::core::Core;
 use crate::domains::OrderReports;
 use crate::live::{AllChanges, Online};
@@ -27,6 +28,7 @@ pub(super) async fn keep_reporting(
     let Some(reports) = &core.reports else { return };
     let mut inventory = Inventory::default();
     let mut orders = OrderReports::default();
+    let mut certificates = CertificateReports::default();
     loop {
         let hour = hour_of(core.clock.now());
         let next = tokio::time::sleep_until(Instant::now() + report_interval(core.clock.now()));
@@ -57,6 +59,11 @@ pub(super) async fn keep_reporting(
             reports
                 .records
                 .push(Record::CertificateOrder(Box::new(record)));
+        }
+        if let Some(record) = certificates.change(core.certificates.all()) {
+            reports
+                .records
+                .push(Record::EngineCertificates(Box::new(record)));
         }
         if stopped {
             return;

@@ -53,6 +53,7 @@ migrations! {
     23 "traffic" "0023_traffic"
     24 "certificate_states" "0024_certificate_states"
     25 "takedowns" "0025_takedowns"
+    26 "engine_certificates" "0026_engine_certificates"
 }
 
 /// Applies missing migrations. The write lock is taken before the table of versions is read, so a

@@ -192,6 +192,30 @@ async fn a_batch_of_reports_counts_once(database: Database) {
         engines::reporters(&mut read, "c", 10).await.unwrap().len(),
         1
     );
+    drop(read);
+
+    let of = serde_json::json!([{"source": "files", "names": ["h.example"]}]);
+    for (reporter, is_known) in [("r", true), ("s", false)] {
+        let is_set = commit!(database, |tx| engines::set_certificates(
+            tx,
+            ("c", reporter),
+            &of,
+            at(9)
+        ));
+        assert_eq!(is_set.unwrap(), is_known, "{reporter}");
+    }
+    let mut read = database.store.read().await.unwrap();
+    let mut found = async |since| {
+        let found = engines::certificates(&mut read, "c", at(since), 10).await;
+        found.unwrap()
+    };
+    let recent = found(8).await;
+    assert_eq!(recent.len(), 1);
+    assert_eq!(
+        (&recent[0].certificates, recent[0].certificates_at),
+        (&of, at(9))
+    );
+    assert_eq!(found(9).await, []);
 }
 
 fn next_second() -> i64 {

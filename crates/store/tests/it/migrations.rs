@@ -127,6 +127,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "cde570c689c43f1fba9670fa9c3ea66b",
         "e4b3cd325ec8c099578605eb14c502a0",
     ),
+    (
+        "0026_engine_certificates",
+        "2dcc855a3a194aec470bc388f5eeb387",
+        "0f9d1465763e2e4977327a67657e8a4b",
+    ),
 ];
 
 /// Words that break the code before a migration, since both versions run during an update.

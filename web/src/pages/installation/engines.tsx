@@ -1,6 +1,6 @@
 // The engines of the installation, with their links to the platform.
 
-import { call } from "../../api/client";
+import { call, type Control } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { linksByAddress } from "../../format/links";
 import { count } from "../../format/text";
@@ -43,6 +43,7 @@ export function OperatorEngines() {
                       </li>
                     ))}
                   </ul>
+                  <Certificates list={one.certificates} />
                   <p class="small quiet">The engine and the TURN relay of a machine have one link each, from the same address.</p>
                 </Card>
               ))}
@@ -53,3 +54,39 @@ export function OperatorEngines() {
     </Page>
   );
 }
+
+/** The certificates of the engines' own names. Those of custom domains are at their projects. */
+function Certificates({ list }: { list: Control<"OperatorCertificate">[] }) {
+  if (list.length === 0) return null;
+  return (
+    <ul class="plain" aria-label="Certificates">
+      {list.map((one) => (
+        <li key={`${one.source} ${one.names.join(" ")} ${one.expiresAt ?? ""}`} class="small">
+          <div class="row">
+            <code>{shortList(one.names)}</code>
+            <span class="quiet">
+              {one.source === "files" ? "from files" : "ordered by the engine"}
+              {one.expiresAt !== undefined && <>, expires <Time at={one.expiresAt} /></>}
+            </span>
+            {one.expiresAt === undefined ? <Pill tone="bad">not issued</Pill> : one.problem === undefined ? <Pill tone="good">current</Pill> : <Pill tone="warn">not renewed</Pill>}
+          </div>
+          {one.problem !== undefined && (
+            <p class="quiet">
+              {one.problem}
+              {one.nextAttemptAt !== undefined && <> Next attempt: <Time at={one.nextAttemptAt} />.</>}
+            </p>
+          )}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** A certificate may have a hundred names. */
+function shortList(names: string[]): string {
+  const shown = names.slice(0, SHOWN_NAMES).join(", ");
+  return names.length > SHOWN_NAMES ? `${shown} and ${count(names.length - SHOWN_NAMES)} more` : shown;
+}
+
+/** An engine has four names itself: its host, the tunnels, and both again for its projects. */
+const SHOWN_NAMES = 4;

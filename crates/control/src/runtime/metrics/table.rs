@@ -155,6 +155,7 @@ pub(super) const METRICS: &[Metric] = &[
                 "session_ended",
                 "credential_use",
                 "certificate_order",
+                "engine_certificates",
                 "left_out",
             ],
         )],

@@ -106,6 +106,24 @@ async fn a_visit_is_an_access_record_without_its_secrets() {
 }
 
 #[tokio::test]
+async fn the_certificate_of_the_engine_itself_is_reported() {
+    let TwoProjects { platform, .. } = TwoProjects::start().await;
+    let _engine = TestEngine::managed(&platform).await;
+    let certificates = |record: &Record| match record {
+        Record::EngineCertificates(record) => Some(record.certificates.clone()),
+        _ => None,
+    };
+    let reported = platform.wait_for_record(certificates).await;
+    let [own] = &reported[..] else {
+        panic!("one certificate: {reported:?}");
+    };
+    assert_eq!(own.source, "files");
+    assert!(own.names.iter().any(|name| name == "*.t.engine.localhost"));
+    assert!(own.expires_at.is_some());
+    assert_eq!((&own.problem, own.next_attempt_at), (&None, None));
+}
+
+#[tokio::test]
 async fn changes_are_reported_in_order_and_completely() {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
