@@ -6,8 +6,8 @@
 //! as visitors that check or attack, systemd's verifier of units, Prometheus' checker of metrics
 //! and rules, asciinema as a player of recorded terminals, zsh and fish as shells that complete
 //! command lines, OpenSSH's signer, tinyproxy and microsocks as proxies with names of their own,
-//! BIND as a name server and its client dig, and checkers and peers written in Python and for Node. The tests of `cargo xtask deep` also compile
-//! generated clients with a JDK.
+//! BIND as a name server and its client dig, Knot's client kdig, and checkers and peers written in
+//! Python and for Node. The tests of `cargo xtask deep` also compile generated clients with a JDK.
 //! Installed programs are used as they are. The Python packages live in a virtual environment under
 //! the target directory, the Node packages in a directory beside it, and so do a downloaded nginx,
 //! named and promtool: their Debian packages would start services when they are installed, so they are
@@ -69,6 +69,8 @@ pub(crate) struct Provisions {
     /// BIND's server, and its client.
     named: PathBuf,
     dig: PathBuf,
+    /// The client of another name server, Knot.
+    kdig: PathBuf,
     /// Builds Pebble and h2spec.
     go: Option<PathBuf>,
     /// A certificate authority for tests, on listeners that it reports.
@@ -102,6 +104,7 @@ impl Provisions {
             ("SVC_TEST_FISH", &self.fish),
             ("SVC_TEST_NAMED", &self.named),
             ("SVC_TEST_DIG", &self.dig),
+            ("SVC_TEST_KDIG", &self.kdig),
             ("SVC_TEST_PEBBLE", &self.pebble),
         ];
         if let Some([tinyproxy, microsocks]) = &self.proxies {
@@ -169,6 +172,7 @@ pub(crate) fn run(repository: &Repository, set: TestSet, yes: bool) -> Result<Pr
         proxies: proxies(),
         named: debian::named(&directory).context("named is gone")?,
         dig: program::find("dig").context("dig is gone")?,
+        kdig: program::find("kdig").context("kdig is gone")?,
         go: go::compiler(),
         pebble: go::pebble(repository, &directory.join("pebble"))?,
         javac: program::find("javac"),
@@ -261,7 +265,7 @@ enum Requirement {
     /// An HTTP proxy, a SOCKS proxy, and a library that gives them names of this machine. Only
     /// Linux has the library.
     Proxies,
-    /// BIND: its server, which is not started, and dig.
+    /// BIND: its server, which is not started, and dig. Also Knot's kdig.
     Bind,
     /// Builds Pebble, and compiles generated clients.
     Go,
@@ -325,7 +329,11 @@ impl Requirement {
                 .all(|name| program::find(name).is_some()),
             Self::Signer => program::find("ssh-keygen").is_some(),
             Self::Proxies => cfg!(target_os = "macos") || proxies().is_some(),
-            Self::Bind => debian::named(directory).is_some() && program::find("dig").is_some(),
+            Self::Bind => {
+                let mut clients = ["dig", "kdig"].into_iter();
+                debian::named(directory).is_some()
+                    && clients.all(|name| program::find(name).is_some())
+            }
             Self::Go => go::compiler().is_some(),
             Self::Jdk => ["java", "javac"]
                 .into_iter()

@@ -8,8 +8,9 @@
 //! interrupted. [`Platform`] is `svc up`, for clients of its pages, its API and its tools.
 //! [`ManagedPair`] is a platform and its engine as separate processes, for tests in which one of
 //! them fails. A [`ProxyServer`] is a proxy between an agent and its engine. An [`Authority`] is
-//! Pebble, from which servers order certificates. A [`NameServer`] is BIND, and [`dig`] its client.
-//! No crate of this project is used here, so the tests depend only on what users can see.
+//! Pebble, from which servers order certificates. A [`NameServer`] is BIND, [`dig`] and
+//! [`kdig`] are its clients. No crate of this project is used here, so the tests depend only on what
+//! users can see.
 #![expect(
     clippy::indexing_slicing,
     reason = "of JSON values, where what is missing is null"
@@ -47,7 +48,7 @@ pub use curl::{Answer, Curl, Download};
 pub use generator::{API_DOCUMENTS, api_document, beside_python};
 pub use judge::{Verdict, judge, provided};
 pub use managed::{ManagedPair, eventually};
-pub use name_server::{NameServer, dig};
+pub use name_server::{NameServer, dig, kdig};
 pub use nginx::Nginx;
 pub use node::{node, packages};
 pub use peer::Peer;

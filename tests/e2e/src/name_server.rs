@@ -221,12 +221,26 @@ fn configuration(place: &Path, port: u16) -> String {
 /// # Errors
 /// dig is not installed, or there is no response.
 pub fn dig(server: &str, arguments: &[&str]) -> Result<String> {
-    let program =
-        env::var_os("SVC_TEST_DIG").context("SVC_TEST_DIG is not set: run `cargo xtask test`")?;
+    let options = ["+tries=1", "+time=10"];
+    query("SVC_TEST_DIG", server, &[&options[..], arguments].concat())
+}
+
+/// The output of kdig, Knot's client, for a name server, `host:port`. It asks once.
+///
+/// # Errors
+/// kdig is not installed, or there is no response.
+pub fn kdig(server: &str, arguments: &[&str]) -> Result<String> {
+    let options = ["+retry=0", "+timeout=10"];
+    query("SVC_TEST_KDIG", server, &[&options[..], arguments].concat())
+}
+
+fn query(variable: &str, server: &str, arguments: &[&str]) -> Result<String> {
+    let program = env::var_os(variable)
+        .with_context(|| format!("{variable} is not set: run `cargo xtask test`"))?;
     let (host, port) = server.rsplit_once(':').context("no port")?;
     let mut command = Command::new(program);
     command
-        .args([&format!("@{host}"), "-p", port, "+tries=1", "+time=10"])
+        .args([&format!("@{host}"), "-p", port])
         .args(arguments)
         // The file of a user may have other options.
         .env("HOME", "/nonexistent");

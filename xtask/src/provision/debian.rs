@@ -38,8 +38,8 @@ pub(super) fn install(missing: &[Requirement], manager: &Manager, directory: &Pa
         unpack("nginx", directory)?;
     }
     if missing.contains(&Requirement::Bind) {
-        // The package of the client has the libraries of the server.
-        install_packages(&["bind9-dnsutils"])?;
+        // The package of its client has the libraries of the server.
+        install_packages(&["bind9-dnsutils", "knot-dnsutils"])?;
         unpack("bind9", directory)?;
     }
     if missing.contains(&Requirement::Prometheus) {

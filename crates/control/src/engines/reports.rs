@@ -361,10 +361,9 @@ impl Batch {
                 domains::set_order(&mut tx, id, &hostname, &order).await?;
             }
         }
-        let certificates = self.certificates.as_ref();
-        let certificates =
-            certificates::store(&mut tx, (domain, reporter), certificates, now).await?;
-        counted.add("engine_certificates", certificates);
+        let names = self.certificates.as_ref();
+        let stored = certificates::store(&mut tx, (domain, reporter), names, now);
+        counted.add("engine_certificates", stored.await?);
         let uses = credential_use::record(&mut tx, cluster, self.uses, now).await?;
         counted.add("credential_use", uses);
         tx.commit().await?;

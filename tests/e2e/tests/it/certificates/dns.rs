@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{Authority, Curl, NameServer, Svc, dig, eventually};
+use e2e::{Authority, Curl, NameServer, Svc, dig, eventually, kdig};
 use serde_json::{Value, json};
 
 use super::{log, wait_for_certificate};
@@ -199,6 +199,71 @@ fn the_responder_is_strict() -> Result<()> {
         let arguments: Vec<&str> = arguments.split(' ').collect();
         let output = dig(&address, &arguments)?;
         assert!(output.contains(expected), "{arguments:?}: {output}");
+    }
+    Ok(())
+}
+
+/// The client of another name server, with what else clients and resolvers send: sizes of EDNS,
+/// options and types that the responder does not know, several questions over one connection.
+#[test]
+fn another_client_reads_the_answers_of_the_responder() -> Result<()> {
+    let address = ports::lease_address();
+    let authority = authority_with(&address)?;
+    let responder = json!({"listen_addr": [address], "zone": "acme.example.net"});
+    let _svc = with_responder(&authority, &responder)?;
+    let nothing = "ANSWER: 0; AUTHORITY: 1; ADDITIONAL: 0";
+    for (arguments, expected) in [
+        ("acme.example.net SOA", "IN\tSOA\tengine.localhost."),
+        ("acme.example.net SOA", "Flags: qr aa rd;"),
+        ("+tcp acme.example.net SOA", "IN\tSOA\tengine.localhost."),
+        ("+tcp acme.example.net SOA", "(TCP)"),
+        ("+noedns acme.example.net TXT", nothing),
+        ("+bufsize=512 acme.example.net SOA", "UDP size: 1232 B"),
+        ("+bufsize=4096 acme.example.net SOA", "UDP size: 1232 B"),
+        (
+            "+tcp +bufsize=65535 acme.example.net SOA",
+            "UDP size: 1232 B",
+        ),
+        (
+            "+dnssec acme.example.net SOA",
+            "flags: do; UDP size: 1232 B",
+        ),
+        ("+tcp +dnssec +nsid acme.example.net SOA", "flags: do;"),
+        (
+            "+nsid acme.example.net SOA",
+            "ANSWER: 1; AUTHORITY: 0; ADDITIONAL: 1",
+        ),
+        ("+cookie acme.example.net SOA", "status: NOERROR"),
+        (
+            "+subnet=192.0.2.0/24 acme.example.net SOA",
+            "status: NOERROR",
+        ),
+        ("+padding=128 acme.example.net SOA", "status: NOERROR"),
+        (
+            "+ednsopt=65001:c0ffee acme.example.net SOA",
+            "status: NOERROR",
+        ),
+        ("+edns=1 acme.example.net SOA", "status: BADVERS"),
+        ("acme.example.net TYPE65280", nothing),
+        ("+tcp acme.example.net TYPE65280", nothing),
+        ("acme.example.net HTTPS", nothing),
+        ("acme.example.net DNSKEY", nothing),
+        ("missing.acme.example.net TXT", "status: NXDOMAIN"),
+        ("example.net SOA", "status: REFUSED"),
+        ("+tcp example.net SOA", "status: REFUSED"),
+        ("acme.example.net ANY", "HINFO\t\"RFC8482\" \"\""),
+        (
+            "+tcp +keepopen missing.acme.example.net TXT acme.example.net NS",
+            "IN\tNS\tengine.localhost.",
+        ),
+    ] {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let output = kdig(&address, &arguments)?;
+        assert!(output.contains(expected), "{arguments:?}: {output}");
+        // Options of the query are not repeated, so that an answer stays small.
+        for option in ["NSID", "COOKIE", "CLIENT-SUBNET", "PADDING", "65001"] {
+            assert!(!output.contains(option), "{arguments:?}: {output}");
+        }
     }
     Ok(())
 }
