@@ -14,8 +14,8 @@
 //! only unpacked there. The web terminal is downloaded and the dashboard built as well, so that the
 //! tested program has them.
 //! PostgreSQL's package is installed without its default cluster; the tests create their own, in
-//! temporary directories. Pebble, a certificate authority, is built with Go, and so is `h2spec`, if
-//! possible; otherwise its test reports that it did not run.
+//! temporary directories. Pebble, a certificate authority, and lego, another client of it, are built
+//! with Go, and so is `h2spec`, if possible; otherwise its test reports that it did not run.
 
 mod debian;
 mod go;
@@ -71,10 +71,12 @@ pub(crate) struct Provisions {
     dig: PathBuf,
     /// The client of another name server, Knot.
     kdig: PathBuf,
-    /// Builds Pebble and h2spec.
+    /// Builds Pebble, lego and h2spec.
     go: Option<PathBuf>,
     /// A certificate authority for tests, on listeners that it reports.
     pebble: PathBuf,
+    /// Another client of certificate authorities, for a comparison.
+    lego: PathBuf,
     /// The compiler of a JDK, for the tests of [`TestSet::Deep`]; its `java` is beside it.
     javac: Option<PathBuf>,
     /// The only optional program: it needs Go, and not every Go can build it.
@@ -106,6 +108,7 @@ impl Provisions {
             ("SVC_TEST_DIG", &self.dig),
             ("SVC_TEST_KDIG", &self.kdig),
             ("SVC_TEST_PEBBLE", &self.pebble),
+            ("SVC_TEST_LEGO", &self.lego),
         ];
         if let Some([tinyproxy, microsocks]) = &self.proxies {
             environment.extend([
@@ -174,7 +177,8 @@ pub(crate) fn run(repository: &Repository, set: TestSet, yes: bool) -> Result<Pr
         dig: program::find("dig").context("dig is gone")?,
         kdig: program::find("kdig").context("kdig is gone")?,
         go: go::compiler(),
-        pebble: go::pebble(repository, &directory.join("pebble"))?,
+        pebble: go::pebble(repository, &directory)?,
+        lego: go::lego(repository, &directory)?,
         javac: program::find("javac"),
         h2spec: go::h2spec(repository, &directory.join("go")),
     };

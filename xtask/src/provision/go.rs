@@ -1,7 +1,8 @@
-//! Go, and two programs that are published as Go source: h2spec, a conformance checker of HTTP/2
-//! servers, and Pebble, a certificate authority for tests. Both need Go's module proxy. h2spec's test
-//! reports if it ran. Pebble is required: for a Go that is too old to download a newer one by itself,
-//! such as Debian 12's, this does it through the same proxy.
+//! Go, and three programs that are published as Go source: h2spec, a conformance checker of HTTP/2
+//! servers, Pebble, a certificate authority for tests, and lego, another client of such authorities.
+//! They need Go's module proxy. h2spec's test reports if it ran. The others are required: for a Go that
+//! is too old to download a newer one by itself, such as Debian 12's, this does it through the same
+//! proxy.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -30,14 +31,24 @@ pub(super) fn h2spec(repository: &Repository, directory: &Path) -> Option<PathBu
     }
 }
 
-/// Builds `tests/go/pebble` in `directory`, as [`h2spec`].
+/// Builds `tests/go/pebble` in a directory below `directory`, as [`h2spec`].
 pub(super) fn pebble(repository: &Repository, directory: &Path) -> Result<PathBuf> {
+    required(repository, "pebble", directory)
+}
+
+/// Builds `tests/go/lego` in a directory below `directory`, as [`h2spec`].
+pub(super) fn lego(repository: &Repository, directory: &Path) -> Result<PathBuf> {
+    required(repository, "lego", directory)
+}
+
+fn required(repository: &Repository, name: &str, directory: &Path) -> Result<PathBuf> {
     let Some(go) = compiler() else {
         bail!("Go is gone");
     };
-    let go = switching(go, directory)?;
-    build(repository, &go, "pebble", directory)
-        .context("Pebble cannot be built; it needs Go's module proxy")
+    // All of them share a downloaded Go.
+    let go = switching(go, &directory.join("pebble"))?;
+    build(repository, &go, name, &directory.join(name))
+        .with_context(|| format!("{name} cannot be built; it needs Go's module proxy"))
 }
 
 /// A Go that downloads the version that a `go.mod` names: this one, or else a newer one, which it

@@ -1,9 +1,11 @@
 //! Certificates by DNS: with BIND, and with the engine's own responder.
 
+use std::env;
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{Authority, Curl, NameServer, Svc, dig, eventually, kdig};
+use e2e::{Authority, Curl, NameServer, Svc, dig, eventually, kdig, run};
 use serde_json::{Value, json};
 
 use super::{log, wait_for_certificate};
@@ -44,6 +46,48 @@ fn a_wildcard_is_ordered_with_updates_of_bind() -> Result<()> {
         assert_eq!(texts(&server.address())?, other, "only its own are removed");
         assert!(!log(&svc)?.contains(NameServer::SECRET));
     }
+    Ok(())
+}
+
+/// lego, a client of another project, orders the same names from the same authority with updates of
+/// the same name server. Both certificates are of the same form, and the authority has a time of
+/// renewal for both (RFC 9773).
+#[test]
+fn another_client_gets_a_certificate_of_the_same_form() -> Result<()> {
+    let server = NameServer::start()?;
+    let authority = authority_with(&server.address())?;
+    let acme = json!({"challenges": ["dns-01"], "dns_update": {
+        "server": server.address(),
+        "key_name": NameServer::KEY,
+        "key_file": server.file("key", NameServer::SECRET)?,
+    }});
+    let svc = authority.engine(&acme)?;
+    wait_for_certificate(&authority, &svc, "engine.localhost")?;
+    let state = fs::read_to_string(authority.state_dir().join("certificate.json"))?;
+    let state: Value = serde_json::from_str(&state)?;
+    let chain = state["chain"].as_str().context("no chain")?;
+
+    let lego =
+        env::var_os("SVC_TEST_LEGO").context("SVC_TEST_LEGO is not set: run `cargo xtask test`")?;
+    let mut command = Command::new(lego);
+    command
+        .arg(authority.url())
+        .arg(server.file("chain", chain)?)
+        .args(["engine.localhost", "*.t.engine.localhost"])
+        .env("LEGO_CA_CERTIFICATES", authority.directory().join("ca.pem"))
+        .env("RFC2136_NAMESERVER", server.address())
+        .env("RFC2136_TSIG_KEY", format!("{}.", NameServer::KEY))
+        .env("RFC2136_TSIG_SECRET", NameServer::SECRET)
+        .env("RFC2136_TSIG_ALGORITHM", "hmac-sha256.")
+        // Seconds between two challenges, and between two checks of one.
+        .env("RFC2136_SEQUENCE_INTERVAL", "1")
+        .env("RFC2136_POLLING_INTERVAL", "1");
+    let output = run(&mut command)?;
+    let seen: Value = serde_json::from_str(&output)?;
+    let own = &seen["given"];
+    assert_eq!(own, &seen["lego"]);
+    let names = json!(["*.t.engine.localhost", "engine.localhost"]);
+    assert_eq!((&own["names"], &own["hasWindow"]), (&names, &json!(true)));
     Ok(())
 }
 
