@@ -118,5 +118,32 @@ fn a_bare_server_ends_with_https_for_engine_tunnel_platform_and_custom_domain() 
         (answer.status, answer.text().as_str()),
         (200, "below a name of its own")
     );
+    drop(agent);
+    a_refusal_is_explained(&directory, &curl, (&service, &url))
+}
+
+/// A guarded tunnel under the domain refuses a visitor without a token, and `svc explain` names the
+/// rule, as for any other name.
+fn a_refusal_is_explained(
+    directory: &TempDir,
+    curl: &Curl,
+    (service, url): (&str, &str),
+) -> Result<()> {
+    let guarded = ["forward", service, "--hostname", DOMAIN, "--token-auth"];
+    let mut forward = svc(directory, &guarded)?;
+    let agent = Process::start(&mut forward, &directory.path().join("guarded.log"))?;
+    agent.json("the guarded tunnel", |line| line["status"] == "online")?;
+    let refused = curl.get(&[url])?;
+    assert_eq!(refused.status, 401, "{refused:?}");
+    let problem = refused.json();
+    let reference = problem["reference"].as_str().context("no reference")?;
+    let explanation = run(&mut svc(directory, &["explain", reference])?)?;
+    let record = &explanation["record"];
+    assert_eq!(record["rule"], "token", "{explanation}");
+    let host = record["request"]["host"].as_str();
+    assert!(
+        host.is_some_and(|host| host.starts_with(DOMAIN)),
+        "{explanation}"
+    );
     Ok(())
 }
