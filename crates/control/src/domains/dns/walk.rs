@@ -202,7 +202,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The zone with which the way to a name ended, if the domain that its owner has registered is
-    /// further down: nobody has registered the domain, or it is not delegated.
+    /// further down: the domain is not registered, or it is not delegated.
     pub(in crate::domains) fn end_above_registered_domain(&self, name: &Name) -> Option<String> {
         let zone = self.closest(name).name;
         let host = text(name);

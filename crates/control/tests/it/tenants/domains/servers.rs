@@ -98,7 +98,7 @@ async fn servers_that_do_not_answer_are_ignored(control: TestControl) {
 async fn a_missing_zone_is_described(control: TestControl) {
     let world = World::new(control).await;
     let domain = world.add("app.example.com").await;
-    // The root answers itself: nobody has registered the domain.
+    // The root answers itself: the domain is not registered.
     let checked = world.verify(&domain).await;
     assert_eq!(results(&checked), ["missing", "missing"]);
     for (check, name) in [
