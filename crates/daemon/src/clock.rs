@@ -12,7 +12,7 @@ pub trait Clock: std::fmt::Debug + Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 
     /// The present moment of a clock that never goes back, for rates. A change of the time of day
-    /// must not lock anybody out.
+    /// must not block clients.
     fn instant(&self) -> Instant {
         Instant::now()
     }

@@ -230,7 +230,8 @@ async fn storing_the_end_of_a_session_is_retried_for_ten_minutes() {
     }
 }
 
-/// Both processes record. What looks as if it was left open is ended when the old one has ended.
+/// Both processes record. A recording that looks as if it was left open is ended when the old
+/// process has ended.
 #[tokio::test(start_paused = true)]
 async fn a_new_process_does_not_end_recordings_of_the_old_one() {
     let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
