@@ -60,12 +60,6 @@ export function useProject(id: string): Resource<Project> {
   return useResource(`project/${id}`, load, { every: PROJECT_MS });
 }
 
-export function useSettings(project: string): Resource<Control<"ProjectSettings">> {
-  return useResource(`project/${project}/settings`, (signal) =>
-    call("get", "/api/projects/tunnels/{project_id}/settings", { path: { project_id: project }, signal }),
-  );
-}
-
 export interface Rights {
   readonly role: Role | undefined;
   readonly may: (permission: Permission) => boolean;
@@ -78,4 +72,19 @@ export function useRights(workspace: string | undefined): Rights {
   const membership = data?.find((one) => one.id === workspace)?.membership;
   const role = membership !== undefined && membership.status === "active" && isRole(membership.role) ? membership.role : undefined;
   return { role, may: (permission) => may(role, permission), error };
+}
+
+export interface SettingsResource extends Resource<Control<"ProjectSettings">> {
+  /** True if the role does not show them. */
+  readonly isHidden: boolean;
+}
+
+/** The rules of a project for its visitors. Only roles that may change them may read them. */
+export function useSettings(project: string): SettingsResource {
+  const rights = useRights(useProject(project).data?.workspaceId);
+  const mayRead = rights.may("account.projects.read-write");
+  const settings = useResource(mayRead ? `project/${project}/settings` : undefined, (signal) =>
+    call("get", "/api/projects/tunnels/{project_id}/settings", { path: { project_id: project }, signal }),
+  );
+  return { ...settings, isHidden: rights.role !== undefined && !mayRead };
 }

@@ -22,12 +22,12 @@ export function Settings({ project }: { project: string }) {
   const resource = useProject(project);
   return (
     <Page title="Settings" note={resource.data?.name} isNarrow>
-      {rights.role !== undefined && !mayWrite && <div class="note">Your role here is {rights.role}: you can read these settings. An owner or admin can change them.</div>}
+      {rights.role !== undefined && !mayWrite && <div class="note">Your role here is {rights.role}. An owner or admin can see and change the rules for visitors, and reserve ports.</div>}
       <Loaded of={resource}>
         {(data) => (
           <>
             <Name key={data.name} project={data} mayWrite={mayWrite} />
-            <Rules project={project} mayWrite={mayWrite} />
+            {mayWrite && <Rules project={project} />}
             <Addresses project={project} mayWrite={mayWrite} />
             {rights.may("turn.credentials.create") && <Turn project={project} />}
             {mayWrite && <End project={data} />}
@@ -58,18 +58,18 @@ function Name({ project, mayWrite }: { project: Project; mayWrite: boolean }) {
   );
 }
 
-function Rules({ project, mayWrite }: { project: string; mayWrite: boolean }) {
+function Rules({ project }: { project: string }) {
   const settings = useSettings(project);
   return (
     <Card title="Visitors" actions={<span class="small quiet">For all tunnels of the project</span>}>
-      <Loaded of={settings}>{(data) => <RulesForm key={JSON.stringify(data)} project={project} settings={data} mayWrite={mayWrite} />}</Loaded>
+      <Loaded of={settings}>{(data) => <RulesForm key={JSON.stringify(data)} project={project} settings={data} />}</Loaded>
     </Card>
   );
 }
 
 type Geo = "" | "allow" | "deny";
 
-function RulesForm({ project, settings, mayWrite }: { project: string; settings: Control<"ProjectSettings">; mayWrite: boolean }) {
+function RulesForm({ project, settings }: { project: string; settings: Control<"ProjectSettings"> }) {
   const [policy, setPolicy] = useState<string>(settings.publicAccessPolicy);
   const [isTcp, setTcp] = useState(settings.publishedTcpEnabled);
   const [trusted, setTrusted] = useState((settings.trustedIps ?? []).join("\n"));
@@ -106,33 +106,29 @@ function RulesForm({ project, settings, mayWrite }: { project: string; settings:
         }}
       >
         <FormError.Provider value={error}>
-          <fieldset class="form" disabled={!mayWrite}>
-            <Select
-              label="Public access"
-              value={policy}
-              onValue={setPolicy}
-              options={[
-                { value: "allowed", text: "Allowed: the tunnel decides" },
-                { value: "auth-required", text: "Only with a proof: sign-in, token, certificate or password" },
-                { value: "forbidden", text: "Forbidden: only private tunnels" },
-              ]}
-            />
-            <Check label="TCP tunnels may be published" isChecked={isTcp} onChange={setTcp} />
-            <Field label="Trusted addresses" name="trustedIps" value={trusted} onValue={setTrusted} rows={3} hint="Addresses and networks, such as 192.0.2.0/24. Empty: all." />
-            <Select label="Countries" value={geo} onValue={(value) => setGeo(value as Geo)} options={[{ value: "", text: "All" }, { value: "allow", text: "Only these" }, { value: "deny", text: "All but these" }]} />
-            {geo !== "" && <Field label="Codes of countries" name="geoIp" value={countries} onValue={setCountries} hint="Two letters each, such as DE, FR." />}
-            <Select label="Minimum TLS version" value={tls} onValue={setTls} options={[{ value: "", text: "As the engine" }, { value: "tls1.2", text: "TLS 1.2" }, { value: "tls1.3", text: "TLS 1.3" }]} />
-          </fieldset>
+          <Select
+            label="Public access"
+            value={policy}
+            onValue={setPolicy}
+            options={[
+              { value: "allowed", text: "Allowed: the tunnel decides" },
+              { value: "auth-required", text: "Only with a proof: sign-in, token, certificate or password" },
+              { value: "forbidden", text: "Forbidden: only private tunnels" },
+            ]}
+          />
+          <Check label="TCP tunnels may be published" isChecked={isTcp} onChange={setTcp} />
+          <Field label="Trusted addresses" name="trustedIps" value={trusted} onValue={setTrusted} rows={3} hint="Addresses and networks, such as 192.0.2.0/24. Empty: all." />
+          <Select label="Countries" value={geo} onValue={(value) => setGeo(value as Geo)} options={[{ value: "", text: "All" }, { value: "allow", text: "Only these" }, { value: "deny", text: "All but these" }]} />
+          {geo !== "" && <Field label="Codes of countries" name="geoIp" value={countries} onValue={setCountries} hint="Two letters each, such as DE, FR." />}
+          <Select label="Minimum TLS version" value={tls} onValue={setTls} options={[{ value: "", text: "As the engine" }, { value: "tls1.2", text: "TLS 1.2" }, { value: "tls1.3", text: "TLS 1.3" }]} />
         </FormError.Provider>
         {error !== undefined && <Failure error={error} />}
-        {mayWrite && (
-          <div class="buttons">
-            <Button type="submit" look="main" isBusy={isBusy}>
-              Save
-            </Button>
-            <Button onClick={() => setResetting(true)}>Reset all</Button>
-          </div>
-        )}
+        <div class="buttons">
+          <Button type="submit" look="main" isBusy={isBusy}>
+            Save
+          </Button>
+          <Button onClick={() => setResetting(true)}>Reset all</Button>
+        </div>
       </form>
       {/* Outside the form: a submit event in it would also save. */}
       {isResetting && (

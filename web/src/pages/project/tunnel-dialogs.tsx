@@ -30,8 +30,18 @@ export function ShareDialog({ project, tunnel, onClose }: { project: string; tun
 
 /** The visitors that the tunnel admits, in words. */
 export function Sentence({ project, tunnel }: { project: string; tunnel: Tunnel }) {
-  const settings = useSettings(project).data;
-  return <p>{sentence(tunnel, settings)}</p>;
+  const settings = useSettings(project);
+  return (
+    <>
+      <p>{sentence(tunnel, settings.data)}</p>
+      {settings.isHidden && <HiddenRules />}
+    </>
+  );
+}
+
+/** Without the project's rules, a sentence about visitors may promise too much. */
+export function HiddenRules() {
+  return <p class="quiet small">The rules of the project, which your role does not show, may admit fewer visitors.</p>;
 }
 
 /** No operation closes a tunnel: its agent owns it. The dialog shows how its agent is stopped. */

@@ -14,7 +14,7 @@ import { browserLink, dialAddress, nameOf, visitAddress } from "../address";
 import { TrafficGraphs } from "../traffic";
 import { RequestLog } from "./log";
 import { LiveState } from "./overview";
-import { agentsOf, CloseDialog, describe, Sentence, ShareDialog } from "./tunnel-dialogs";
+import { agentsOf, CloseDialog, describe, HiddenRules, Sentence, ShareDialog } from "./tunnel-dialogs";
 import { Takedowns } from "./takedowns";
 
 export function TunnelPage({ project, id }: { project: string; id: string }) {
@@ -159,19 +159,22 @@ function Access({ project, tunnel }: { project: string; tunnel: LiveTunnel }) {
   const settings = useSettings(project);
   const rules = useMemo(() => accessRules(tunnel, settings.data), [tunnel, settings.data]);
   return (
-    <Card isFlush title={sentence(tunnel, settings.data)}>
-      <Table label="Rules" columns={["Rule", "Value", "Set by", "Change it with"]}>
-        {rules.map((rule) => (
-          <tr key={rule.owner + rule.name}>
-            <td>{rule.name}</td>
-            <td>{rule.value}</td>
-            <td>
-              <Pill>{rule.owner}</Pill>
-            </td>
-            <td>{rule.owner === "project" ? <a href={`${to("/projects/:id", { id: project })}/settings`}>{rule.change}</a> : <code>{rule.change}</code>}</td>
-          </tr>
-        ))}
-      </Table>
-    </Card>
+    <>
+      <Card isFlush title={sentence(tunnel, settings.data)}>
+        <Table label="Rules" columns={["Rule", "Value", "Set by", "Change it with"]}>
+          {rules.map((rule) => (
+            <tr key={rule.owner + rule.name}>
+              <td>{rule.name}</td>
+              <td>{rule.value}</td>
+              <td>
+                <Pill>{rule.owner}</Pill>
+              </td>
+              <td>{rule.owner === "project" ? <a href={`${to("/projects/:id", { id: project })}/settings`}>{rule.change}</a> : <code>{rule.change}</code>}</td>
+            </tr>
+          ))}
+        </Table>
+      </Card>
+      {settings.isHidden && <HiddenRules />}
+    </>
   );
 }
