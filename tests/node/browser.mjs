@@ -175,6 +175,19 @@ export async function watched(page, selector, text) {
   return () => page.waitForFunction((text) => window.said[text], text);
 }
 
+/** Calls the API from the page, with the session of its user. */
+export async function send(page, method, path, body) {
+  return await page.evaluate(
+    async ([method, path, text]) => {
+      const headers = text === null ? {} : { "content-type": "application/json" };
+      const response = await fetch(path, { method, headers, body: text ?? undefined });
+      const answer = await response.text();
+      return { status: response.status, data: answer === "" ? {} : JSON.parse(answer) };
+    },
+    [method, path, body === undefined ? null : JSON.stringify(body)],
+  );
+}
+
 /** axe-core finds no error on the page. */
 export async function accessible(page, name) {
   // Through the debugger, like an extension, because the page's policy allows no added scripts.

@@ -1,11 +1,14 @@
 // The main actions of pages of the dashboard, as an owner: sharing and closing a tunnel, the command
 // palette, a credential with a boundary, the audit log with its filters and exports, an invitation, a
-// workspace, and a recorded session of a terminal.
+// workspace, a recorded session of a terminal, settings of the project, and its plan. Then a viewer of
+// the same project.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 
 import { accessible, drive } from "./browser.mjs";
+import { plan, settings } from "./dashboard_settings.mjs";
+import { viewer } from "./dashboard_viewer.mjs";
 import { signIn } from "./looks.mjs";
 
 await drive(async (world) => {
@@ -18,6 +21,9 @@ await drive(async (world) => {
   await workspaces(world, page);
   await audit(world, page);
   await recordings(world, page);
+  await settings(world, page);
+  await plan(world, page);
+  await viewer(world, page);
   page.clean();
   console.log(JSON.stringify({}));
 });

@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 
-import { accessible } from "./browser.mjs";
+import { accessible, send } from "./browser.mjs";
 
 const VIEWER = { name: "Onlooker", email: "onlooker@example.com" };
 const PASSWORD = "a password that nobody guesses";
@@ -202,24 +202,11 @@ async function forced({ given }, page, { domain, webhook }) {
     ["DELETE", `${project}/webhooks/${webhook}`],
     ["PATCH", workspace, { name: "taken over" }],
     ["POST", `${workspace}/invitations`, { email: "eve@example.com", role: "viewer" }],
-    ["PATCH", `${workspace}/members/${user.data.id}`, { role: "owner" }],
+    ["PATCH", `${workspace}/members/${user.data.id}`, { role: "admin" }],
     ["DELETE", `${engine}/${sessions.data[0].id}/recording`],
   ];
   for (const [method, path, body] of calls) {
     const { status, data } = await send(page, method, path, body);
     assert.deepEqual([status, data.code], [403, "insufficient_scope"], `${method} ${path}`);
   }
-}
-
-/** Calls the API from the page, with the session of its user. */
-export async function send(page, method, path, body) {
-  return await page.evaluate(
-    async ([method, path, text]) => {
-      const headers = text === null ? {} : { "content-type": "application/json" };
-      const response = await fetch(path, { method, headers, body: text ?? undefined });
-      const answer = await response.text();
-      return { status: response.status, data: answer === "" ? {} : JSON.parse(answer) };
-    },
-    [method, path, body === undefined ? null : JSON.stringify(body)],
-  );
 }

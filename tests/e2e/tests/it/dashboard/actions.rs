@@ -5,9 +5,11 @@ use e2e::{Peer, Platform};
 use serde_json::json;
 
 /// WT-2: an owner shares and closes a tunnel, issues, rotates and revokes a credential, invites a
-/// member, filters and exports the audit log, and finds what a terminal showed in its recording.
+/// member, filters and exports the audit log, finds what a terminal showed in its recording, changes
+/// settings and the plan. A viewer sees the same pages without actions, and is refused if they are
+/// forced.
 #[test]
-fn an_owner_does_the_main_action_of_each_page() -> Result<()> {
+fn an_owner_does_the_main_action_of_each_page_and_a_viewer_none() -> Result<()> {
     let platform = Platform::up()?;
     let service = Peer::start("inspected_service.mjs")?;
     let _web = platform.forward(service.address()?, &["--name", "shop"])?;
