@@ -98,7 +98,8 @@ function pagesOf({ given }, { webhook }) {
     },
     {
       path: `${base}/servers`,
-      content: (page) => page.getByRole("row").filter({ hasText: "build" }),
+      // The page before has a row with this text, too.
+      content: (page) => page.getByRole("table").filter({ hasText: "Enrolled" }).getByRole("row").filter({ hasText: "build" }),
       offers: buttons("Register a server", "Edit", "Delete"),
     },
     { path: `${base}/usage`, content: heading("Plan"), offers: buttons("Change the plan") },

@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 
-import { drive } from "./browser.mjs";
+import { accessible, drive } from "./browser.mjs";
 import { seen, signIn } from "./looks.mjs";
 import { into, lines, shows, state, typed } from "./terminal_page.mjs";
 
@@ -57,6 +57,7 @@ await drive(async (world) => {
   // Input there has no effect until the page is notified.
   await state(admin, "You have control.");
   await watching.close();
+  await inTheDashboard(world, admin, colleague, new URL(address, url).pathname.split("/").at(-1));
   // Control returns to its grantor, though that page was reloaded in the meantime.
   await colleague.getByRole("button", { name: "Ask for control" }).click();
   await admin.getByRole("button", { name: "Grant control to Colleague" }).click();
@@ -84,6 +85,34 @@ await drive(async (world) => {
 async function open(world, expected) {
   // The engine's certificate is signed by the development CA.
   return await world.open({ ignoreHTTPSErrors: true, expected });
+}
+
+/** The same in the details of the session, which also refuse a request. */
+async function inTheDashboard(world, admin, colleague, session) {
+  const dashboard = await world.beside(admin);
+  await dashboard.goto(`/projects/${world.given.project}/recordings?session=${session}`);
+  const details = dashboard.getByRole("dialog", { name: "Session" });
+  await details.getByRole("heading", { name: "Requests for control" }).waitFor();
+  await colleague.getByLabel("Why do you ask for control?").fill("to finish it");
+  await colleague.getByRole("button", { name: "Ask for control" }).click();
+  const refuse = details.getByRole("button", { name: "Refuse control to Colleague" });
+  await refuse.waitFor();
+  await details.getByText("to finish it").waitFor();
+  await accessible(dashboard, "requests for control of a terminal");
+  await refuse.click();
+  await dashboard.getByText("The request is refused.").waitFor();
+  await state(colleague, "Your request was refused.");
+  await colleague.getByRole("button", { name: "Ask for control" }).click();
+  await details.getByRole("button", { name: "Grant control to Colleague" }).click();
+  await dashboard.getByText("Colleague has control now.").waitFor();
+  await state(colleague, "You have control");
+  await state(admin, "Colleague has control.");
+  await details.getByRole("button", { name: "Take control back from Colleague" }).click();
+  await dashboard.getByText("Control is taken back.").waitFor();
+  await state(colleague, "Control was taken back.");
+  await state(admin, "You have control.");
+  dashboard.clean();
+  await dashboard.close();
 }
 
 /** The page is reloaded, closed and disconnected: the shell and its screen are restored. */

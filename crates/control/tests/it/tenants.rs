@@ -3,6 +3,7 @@
 mod addresses;
 mod checkout;
 mod domains;
+mod domains_chromium;
 pub(crate) mod projects;
 mod records;
 mod settings;
