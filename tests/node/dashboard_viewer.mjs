@@ -62,6 +62,7 @@ function pagesOf({ given }, { webhook }) {
   const at = `/workspaces/${given.workspace}`;
   const heading = (name) => (page) => page.getByRole("heading", { name });
   const buttons = (...names) => names.map((name) => ["button", name]);
+  const publish = [["link", "Publish something"]];
   const tunnel = {
     open: (page) => page.getByRole("link").filter({ hasText: "shop" }).first().click(),
     content: (page) => page.getByRole("heading", { level: 1, name: "shop" }),
@@ -74,8 +75,8 @@ function pagesOf({ given }, { webhook }) {
     isDialog: true,
   };
   return [
-    { path: base, content: heading("About this project"), offers: [] },
-    { path: `${base}/tunnels`, content: (page) => page.getByRole("region", { name: /^\d+ tunnels$/ }), offers: [], inside: tunnel },
+    { path: base, content: heading("About this project"), offers: publish },
+    { path: `${base}/tunnels`, content: (page) => page.getByRole("region", { name: /^\d+ tunnels$/ }), offers: publish, inside: tunnel },
     { path: `${base}/clients`, content: (page) => page.getByRole("region", { name: /^\d+ clients$/ }), offers: [] },
     { path: `${base}/requests`, content: heading("Requests"), offers: [] },
     { path: `${base}/events`, content: heading("Events"), offers: [] },

@@ -14,11 +14,13 @@ import { Table } from "../../ui/table";
 import { nameOf, visitAddress } from "../address";
 import { Publish } from "../publish";
 import { TrafficGraphs } from "../traffic";
+import { useProjectRights } from "./rights";
 
 export function Overview({ project }: { project: string }) {
   const resource = useProject(project);
+  const mayPublish = useProjectRights(project).may("tunnels.tunnels.create-delete");
   return (
-    <Page title={resource.data?.name ?? "Project"} note={resource.data !== undefined && <code>{resource.data.url}</code>} actions={<ButtonLink href={`/welcome?project=${encodeURIComponent(project)}`} look="main" icon="plus">Publish something</ButtonLink>}>
+    <Page title={resource.data?.name ?? "Project"} note={resource.data !== undefined && <code>{resource.data.url}</code>} actions={mayPublish && <ButtonLink href={`/welcome?project=${encodeURIComponent(project)}`} look="main" icon="plus">Publish something</ButtonLink>}>
       <Loaded of={resource}>{(data) => <Content project={data} />}</Loaded>
     </Page>
   );

@@ -17,6 +17,7 @@ import { nameOf, visitAddress } from "../address";
 import { Publish } from "../publish";
 import { filterTunnels } from "./filter";
 import { LivePill, LiveState, useIsEmpty } from "./overview";
+import { useProjectRights } from "./rights";
 import { agentsOf, CloseDialog, ShareDialog } from "./tunnel-dialogs";
 import { Takedowns } from "./takedowns";
 
@@ -25,6 +26,7 @@ const PROTOCOLS = ["http", "tls", "tcp", "dtls", "quic", "webtty"];
 export function Tunnels({ project }: { project: string }) {
   const live = useLive(project);
   const data = useProject(project).data;
+  const mayPublish = useProjectRights(project).may("tunnels.tunnels.create-delete");
   const [search, setSearch] = useFilter("q");
   const [protocol, setProtocol] = useFilter("protocol");
   const [visibility, setVisibility] = useFilter("visibility");
@@ -55,9 +57,11 @@ export function Tunnels({ project }: { project: string }) {
         </>
       }
       actions={
-        <ButtonLink href={withQuery("/welcome", { project })} look="main" icon="plus">
-          Publish something
-        </ButtonLink>
+        mayPublish && (
+          <ButtonLink href={withQuery("/welcome", { project })} look="main" icon="plus">
+            Publish something
+          </ButtonLink>
+        )
       }
     >
       <LiveState live={live} />
