@@ -15,8 +15,7 @@ const HOSTNAME: &str = "app.example.com";
 async fn the_certificate_of_a_domain_is_uploaded_and_removed_in_chromium() {
     let dns = NameServers::start().await;
     let sections = format!("domains: {}", dns.section());
-    let engines = engines();
-    let site = Box::pin(Site::start_beside(&engines, &sections)).await;
+    let site = Box::pin(Site::start_beside(&engines(), &sections)).await;
     let ada = site.person("Ada").await;
     let project = site.project(&ada).await;
     let path = format!("/api/projects/tunnels/{}/domains", project.id);
