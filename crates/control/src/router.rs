@@ -78,6 +78,10 @@ pub fn router_with(app: Arc<App>, surface: Router) -> Router {
             Arc::clone(&app),
             rate_limit::limit_sources,
         ))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&app),
+            pages::layout::with_abuse_contact,
+        ))
         .layer(middleware::map_response(set_no_store))
         .layer(middleware::from_fn_with_state(app, add_resource_metadata))
         .layer(middleware::from_fn(metrics::count_request))

@@ -99,7 +99,7 @@ pub(super) struct PlatformSection {
     /// listener is closed and requests in flight are finished. 0 to 300; a second signal stops the
     /// process immediately.
     pub(super) drain_seconds: u16,
-    /// Contact for reports of abuse on pages for the sign-in: a mail address, or an https address.
+    /// Contact for reports of abuse on all pages that the platform renders: a mail address, or an https address.
     #[schemars(example = "abuse@example.com")]
     pub(super) abuse_contact: Option<String>,
 }

@@ -17,7 +17,6 @@ use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use store::projects::Visible;
 use store::{Order, Paging, members, projects};
-use types::contact::AbuseContact;
 use types::form::{self, Form};
 use types::permission::Permission;
 use types::problem::Problem;
@@ -55,7 +54,7 @@ pub(super) async fn show(
     if request.shared.is_empty() {
         return finish(&app, &who, &request, comes_from_form(&query));
     }
-    Ok(share_page(&app, &who, &request, found.role.into()))
+    Ok(share_page(&who, &request, found.role.into()))
 }
 
 /// Redirects the browser back after the user has agreed to share the facts on the page.
@@ -137,13 +136,13 @@ async fn refuse(
             let text = "You have no tunnel with this name. It may have been moved or deleted. \
                 Ask the person who gave you the address to invite this account.";
             let (status, title) = (StatusCode::NOT_FOUND, "Tunnel not found");
-            Ok(no_access(app, (who, sign_in), status, (title, text)))
+            Ok(no_access((who, sign_in), status, (title, text)))
         }
         403 | 409 => {
             let whom = managers(app, who, host).await?;
             let text = format!("{} {whom} can give you access.", refusal.problem().detail);
             let (status, title) = (StatusCode::FORBIDDEN, "You cannot open this");
-            Ok(no_access(app, (who, sign_in), status, (title, &text)))
+            Ok(no_access((who, sign_in), status, (title, &text)))
         }
         _ => Err(refusal.into()),
     }
@@ -162,10 +161,9 @@ struct SharePage<'a> {
     name: Option<&'a str>,
     role: Option<&'a str>,
     hours: i64,
-    abuse_contact: Option<&'a AbuseContact>,
 }
 
-fn share_page(app: &App, who: &SignedIn, request: &Request, role: Role) -> Response {
+fn share_page(who: &SignedIn, request: &Request, role: Role) -> Response {
     let shares = |claim| request.shared.contains(&claim);
     let name = Some(who.user.name.as_str());
     let page = SharePage {
@@ -177,7 +175,6 @@ fn share_page(app: &App, who: &SignedIn, request: &Request, role: Role) -> Respo
         name: name.filter(|_| shares(IdentityClaim::Name)),
         role: Some(role.as_str()).filter(|_| shares(IdentityClaim::Groups)),
         hours: EDGE_SESSION_SECONDS / 3600,
-        abuse_contact: app.config.abuse_contact.as_ref(),
     };
     with_own_referrer(script_page(StatusCode::OK, &page))
 }
@@ -330,11 +327,9 @@ struct NoAccessPage<'a> {
     email: &'a str,
     host: &'a str,
     next: &'a str,
-    abuse_contact: Option<&'a AbuseContact>,
 }
 
 fn no_access(
-    app: &App,
     (who, sign_in): (&SignedIn, &SignIn),
     status: StatusCode,
     (title, text): (&str, &str),
@@ -345,7 +340,6 @@ fn no_access(
         email: &who.user.email,
         host: &sign_in.host,
         next: &path(sign_in),
-        abuse_contact: app.config.abuse_contact.as_ref(),
     };
     with_own_referrer(script_page(status, &page))
 }

@@ -1,10 +1,12 @@
 //! Common parts of all pages: the style, the headers, and the error page.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use askama::Template;
 use aws_lc_rs::digest;
 use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -14,8 +16,10 @@ use http::header::{
 };
 use http::{HeaderValue, StatusCode};
 use types::callback::Callback;
+use types::contact::AbuseContact;
 use types::problem::Problem;
 
+use crate::app::App;
 use crate::http_api::problem::Refusal;
 
 /// The style sheet. It is inline, so that a page (also an error page) is one request.
@@ -23,6 +27,28 @@ pub const STYLE: &str = concat!(
     include_str!("templates/tokens.css"),
     include_str!("templates/style.css")
 );
+
+tokio::task_local! {
+    /// The configured contact for reports of abuse, in the task of a request.
+    static ABUSE_CONTACT: Option<AbuseContact>;
+}
+
+/// Gives the contact for reports of abuse to all pages of the request. The layout reads it, so that
+/// no page, also no error page, can lack it.
+pub(crate) async fn with_abuse_contact(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let contact = app.config.abuse_contact.clone();
+    ABUSE_CONTACT.scope(contact, next.run(request)).await
+}
+
+/// The contact for reports of abuse that the layout shows.
+pub fn abuse_contact() -> Option<AbuseContact> {
+    // Outside of a request there is no configuration.
+    ABUSE_CONTACT.try_with(Option::clone).ok().flatten()
+}
 
 /// A page with status 200.
 pub fn page(template: &impl Template) -> Response {

@@ -9,7 +9,6 @@ use axum::response::Response;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use store::SecretHash;
-use types::contact::AbuseContact;
 
 use super::form::Form;
 use super::layout::{NextPath, PageRefusal, script_page, see_other};
@@ -36,7 +35,6 @@ pub(super) struct LoginPage<'a> {
     openid: Option<Button<'a>>,
     has_passkeys: bool,
     passkey_error: Option<&'a str>,
-    abuse_contact: Option<&'a AbuseContact>,
 }
 
 impl<'a> LoginPage<'a> {
@@ -51,7 +49,6 @@ impl<'a> LoginPage<'a> {
             openid: Button::new(app, next),
             has_passkeys: passkeys::is_possible(app),
             passkey_error: None,
-            abuse_contact: app.config.abuse_contact.as_ref(),
         }
     }
 

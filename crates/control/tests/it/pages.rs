@@ -7,6 +7,7 @@ use crate::support::{Answer, BASE_URL, PASSWORD, TestControl, both};
 
 both! {
     every_page_is_locked_down_and_usable_without_scripts_or_a_mouse,
+    every_page_has_the_contact_for_reports_of_abuse,
     failed_forms_announce_errors_to_screen_readers,
     unknown_paths_are_problems_and_not_pages,
     unknown_addresses_give_people_a_page,
@@ -140,6 +141,29 @@ async fn every_page_is_locked_down_and_usable_without_scripts_or_a_mouse(control
                 "{name}: {form}"
             );
         }
+    }
+}
+
+/// Also pages that refuse, and the page of an unknown address.
+async fn every_page_has_the_contact_for_reports_of_abuse(control: TestControl) {
+    const LABEL: &str = "Report abuse";
+    let without = control.browser().open("/login").await;
+    assert!(!without.text.contains(LABEL), "{}", without.text);
+    let mut config = control.app.config.clone();
+    config.abuse_contact = Some("https://example.com/abuse".parse().unwrap());
+    let control = control.restarted_with(config).await;
+    let link = "<a href=\"https://example.com/abuse\" rel=\"noreferrer\">Report abuse</a>";
+    let html = [("accept", "text/html")];
+    let unknown = control
+        .browser()
+        .send(Method::GET, "/no-such-page", None, &html)
+        .await;
+    let mut pages = all(&control).await;
+    pages.push(("unknown address", unknown));
+    for (name, page) in pages {
+        assert_eq!(page.text.matches(LABEL).count(), 1, "{name}: {}", page.text);
+        let (_, footer) = page.text.split_once("<footer>").unwrap();
+        assert!(footer.contains(link), "{name}: {footer}");
     }
 }
 

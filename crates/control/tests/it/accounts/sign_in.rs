@@ -24,18 +24,6 @@ both! {
     a_user_cannot_end_another_users_session,
     a_new_password_needs_the_old_one_and_ends_other_sessions,
     sign_ins_are_in_the_audit,
-    the_sign_in_has_the_contact_for_reports_of_abuse,
-}
-
-async fn the_sign_in_has_the_contact_for_reports_of_abuse(control: TestControl) {
-    let without = control.browser().open("/login").await;
-    assert!(!without.text.contains("Report abuse"), "{}", without.text);
-    let mut config = control.app.config.clone();
-    config.abuse_contact = Some("https://example.com/abuse".parse().unwrap());
-    let control = control.restarted_with(config).await;
-    let page = control.browser().open("/login").await;
-    let link = "<a href=\"https://example.com/abuse\" rel=\"noreferrer\">Report abuse</a>";
-    assert!(page.text.contains(link), "{}", page.text);
 }
 
 async fn a_person_signs_in_and_out(control: TestControl) {
