@@ -3,6 +3,7 @@
 //! An entry is written in the transaction of its action, so that neither is stored without the
 //! other. Entries contain no secrets.
 
+mod filter;
 mod list;
 
 use std::net::IpAddr;
@@ -16,6 +17,7 @@ use store::Tx;
 use store::audit::Entry;
 use types::id::{AuditId, CredentialId, InvitationId, ProjectId, UserId, WorkspaceId, unix_millis};
 
+pub(crate) use self::filter::AuditFilter;
 pub(crate) use self::list::entry;
 use crate::app::App;
 use crate::caller::Principal;

@@ -9,6 +9,7 @@ use serde_json::json;
 use types::permission::Rule;
 use utoipa::ToSchema;
 
+use super::people::AUDIT_QUERY;
 use super::{
     Access, Answer, Body, Method, ORDER, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add, page,
 };
@@ -159,7 +160,7 @@ pub const RESUME_PROJECT: &Operation = &resume(
 
 /// The audit log of the installation, newest first.
 pub const LIST_AUDIT: &Operation = &Operation {
-    query: &[PAGE, PAGE_SIZE],
+    query: AUDIT_QUERY,
     refusals: &[400, 404],
     ..Operation::get(
         "list_operator_audit",

@@ -5,7 +5,7 @@ use serde_json::Value;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Method, Operation, PAGE, PAGE_SIZE, Schemas, add, page};
+use super::{Access, Answer, Method, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add, page};
 
 /// The person behind the credential. Any valid credential is enough; no permission is needed.
 pub const GET_USER: &Operation = &Operation::get(
@@ -18,7 +18,7 @@ pub const GET_USER: &Operation = &Operation::get(
 
 /// The audit log of a workspace, newest first.
 pub const LIST_AUDIT: &Operation = &Operation {
-    query: &[PAGE, PAGE_SIZE],
+    query: AUDIT_QUERY,
     ..Operation::get(
         "list_workspace_audit",
         "/api/workspaces/{workspace_id}/audit",
@@ -36,7 +36,7 @@ pub const LIST_AUDIT: &Operation = &Operation {
 
 /// The audit log of the person behind the credential, newest first.
 pub const LIST_OWN_AUDIT: &Operation = &Operation {
-    query: &[PAGE, PAGE_SIZE],
+    query: &[PAGE, PAGE_SIZE, ACTION, TARGET, START, END],
     ..Operation::get(
         "list_own_audit",
         "/api/user/audit",
@@ -91,6 +91,21 @@ pub const OPERATIONS: &[&Operation] = &[
     END_SESSION,
     LIST_AUDIT,
 ];
+
+/// The page and the filters of an audit log with many actors.
+pub(super) const AUDIT_QUERY: &[Parameter] = &[PAGE, PAGE_SIZE, ACTION, ACTOR, TARGET, START, END];
+
+const ACTION: Parameter = Parameter::text(
+    "action",
+    "Only entries of this action, such as `member.changed`.",
+);
+const ACTOR: Parameter = Parameter::text(
+    "actor",
+    "Only actions of the user with this id; `platform`: of the platform itself or an unknown actor.",
+);
+const TARGET: Parameter = Parameter::text("target", "Only changes of the object with this id.");
+const START: Parameter = Parameter::time("start", "Only entries of this time or later.");
+const END: Parameter = Parameter::time("end", "Only entries before this time.");
 
 pub(super) fn schemas(schemas: &mut Schemas) {
     add::<User>(schemas);

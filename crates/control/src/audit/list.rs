@@ -5,9 +5,10 @@ use std::sync::Arc;
 use api::control::people::{AuditEntry, AuditList};
 use axum::Json;
 use axum::extract::State;
-use store::audit::{Entry, of_user, of_workspace};
+use store::audit::{self, Entry, Scope};
 use types::permission::Permission;
 
+use super::AuditFilter;
 use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, CredentialsRead, WorkspacesProtect};
@@ -22,12 +23,14 @@ pub(super) async fn list(
     mut query: Query,
 ) -> HandlerResult<Json<AuditList>> {
     let page = query.page()?;
+    let filter = AuditFilter::from_query(&mut query)?.with_actor(&mut query)?;
     query.finish()?;
     let needed = Permission::AccountWorkspaceProtectionReadWrite;
     let mut read = app.store.read().await?;
     let workspace =
         access::workspace_to_read(&mut read, &caller.principal, &workspace, needed).await?;
-    let found = of_workspace(&mut read, workspace.id, page.rows()).await?;
+    let scope = Scope::Workspace(workspace.id);
+    let found = audit::list(&mut read, scope, &filter.stored(), page.rows()).await?;
     Ok(Json(AuditList {
         entries: found.items.into_iter().map(entry).collect(),
         paging: page.position(found.total),
@@ -42,9 +45,11 @@ pub(super) async fn own(
     mut query: Query,
 ) -> HandlerResult<Json<AuditList>> {
     let page = query.page()?;
+    let filter = AuditFilter::from_query(&mut query)?;
     query.finish()?;
     let mut read = app.store.read().await?;
-    let found = of_user(&mut read, who.user.id, page.rows()).await?;
+    let scope = Scope::User(who.user.id);
+    let found = audit::list(&mut read, scope, &filter.stored(), page.rows()).await?;
     Ok(Json(AuditList {
         entries: found.items.into_iter().map(entry).collect(),
         paging: page.position(found.total),

@@ -14,7 +14,7 @@ use types::problem::Problem;
 
 use super::{Reason, Subject, resume, suspend};
 use crate::app::App;
-use crate::audit::entry;
+use crate::audit::{AuditFilter, entry};
 use crate::caller::Operator;
 use crate::http_api::extract::{Body, ClientIp, Page, Query, Segment};
 use crate::http_api::problem::{HandlerResult, Refusal};
@@ -184,9 +184,11 @@ pub(super) async fn list_audit(
     mut query: Query,
 ) -> HandlerResult<Json<AuditList>> {
     let page = query.page()?;
+    let filter = AuditFilter::from_query(&mut query)?.with_actor(&mut query)?;
     query.finish()?;
     let mut read = app.store.read().await?;
-    let found = store::audit::list_all(&mut read, page.rows()).await?;
+    let scope = store::audit::Scope::All;
+    let found = store::audit::list(&mut read, scope, &filter.stored(), page.rows()).await?;
     Ok(Json(AuditList {
         entries: found.items.into_iter().map(entry).collect(),
         paging: page.position(found.total),

@@ -1,6 +1,7 @@
 //! Workspaces, projects, and the objects in them.
 
 mod addresses;
+mod audit;
 mod checkout;
 mod domains;
 mod domains_chromium;

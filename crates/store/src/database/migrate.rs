@@ -54,6 +54,7 @@ migrations! {
     24 "certificate_states" "0024_certificate_states"
     25 "takedowns" "0025_takedowns"
     26 "engine_certificates" "0026_engine_certificates"
+    27 "audit_filters" "0027_audit_filters"
 }
 
 /// Applies missing migrations. The write lock is taken before the table of versions is read, so a

@@ -76,6 +76,7 @@ pub(crate) fn every(is_embedded: bool) -> Vec<String> {
         search::SERVER
     };
     every.extend(own.iter().map(|text| (*text).to_owned()));
+    every.extend(crate::audit::every());
     for order in Order::ALL {
         for filter in projects::Filter::every() {
             every.push(filter.count_text());

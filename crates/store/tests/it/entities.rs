@@ -1,6 +1,7 @@
 //! The stored objects and their queries.
 
 pub(crate) mod access;
+mod audit;
 mod billing;
 mod credential_chains;
 pub(crate) mod domains;

@@ -132,6 +132,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "2dcc855a3a194aec470bc388f5eeb387",
         "0f9d1465763e2e4977327a67657e8a4b",
     ),
+    (
+        "0027_audit_filters",
+        "1a81d35019a89c22b8dd74253704f01c",
+        "1a81d35019a89c22b8dd74253704f01c",
+    ),
 ];
 
 /// Words that break the code before a migration, since both versions run during an update.

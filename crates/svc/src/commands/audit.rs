@@ -13,6 +13,26 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WORKSPACE")]
     workspace: Option<String>,
 
+    /// Only entries of this action, such as `member.changed`
+    #[arg(long, value_name = "ACTION")]
+    action: Option<String>,
+
+    /// Only actions of the user with this id; `platform`: of the platform itself
+    #[arg(long, value_name = "USER")]
+    actor: Option<String>,
+
+    /// Only changes of the object with this id
+    #[arg(long, value_name = "ID")]
+    target: Option<String>,
+
+    /// Only entries of this time or later (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    start: Option<String>,
+
+    /// Only entries before this time (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    end: Option<String>,
+
     /// Page number, starting at 1
     #[arg(long, value_name = "N")]
     page: Option<u32>,
@@ -35,6 +55,11 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let workspace = session.workspace(args.workspace.as_deref()).await?;
     let call = session.platform.call(LIST_AUDIT, &[&workspace.id]);
     let list: AuditList = call
+        .query("action", args.action)
+        .query("actor", args.actor)
+        .query("target", args.target)
+        .query("start", args.start)
+        .query("end", args.end)
         .query("page", args.page)
         .query("pageSize", args.page_size)
         .answer()

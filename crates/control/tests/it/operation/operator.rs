@@ -174,6 +174,12 @@ async fn a_suspended_user_has_no_access_until_resumed(control: TestControl) {
         json!("Sends spam; ticket 4711."),
     );
     assert!(entries.contains(&why), "{entries:?}");
+    let filter = format!(
+        "?action=user.suspended&actor={}&target={}",
+        ops.user, ada.user
+    );
+    let log = format!("/api/operator/audit{filter}");
+    assert_eq!(control.get(&log, &ops.token).await.expect(200)["total"], 1);
 }
 
 async fn sessions_of_a_user_are_listed_and_ended(control: TestControl) {
