@@ -1,5 +1,5 @@
-// Filters and exports of an audit log. The API returns pages of all entries, the newest first, so the
-// filters work on entries that the browser has loaded.
+// Filters and exports of an audit log. The platform filters by action, actor and time. Names are known
+// only here, so a text is searched in entries that the browser has loaded, the newest first.
 
 import type { Control } from "../api/client";
 import { csv, dayRange } from "../format/text";
@@ -18,6 +18,19 @@ export interface AuditFilter {
   readonly q: string;
 }
 
+/** The query of a page of entries. */
+export interface AuditQuery {
+  readonly page: number;
+  readonly pageSize: number;
+  readonly action?: string;
+  readonly actor?: string;
+  readonly start?: string;
+  readonly end?: string;
+}
+
+/** Entries per request. */
+export const AUDIT_PAGE_SIZE = 100;
+
 /** The actor of entries without a user. */
 export const PLATFORM = "platform";
 
@@ -27,42 +40,43 @@ export function isFiltered(filter: AuditFilter): boolean {
   return Object.values(filter).some((value) => value.trim() !== "");
 }
 
-export function filterEntries(entries: readonly Entry[], filter: AuditFilter, names: Names): Entry[] {
-  const text = filter.q.trim().toLowerCase();
+/** The part of a filter that the platform applies, for one page. */
+export function auditQuery(filter: AuditFilter, page: number): AuditQuery {
   const { start, end } = dayRange(filter.from, filter.to);
-  return entries.filter((one) => {
-    const at = Date.parse(one.createdAt);
-    return (
-      (filter.action === "" || one.action === filter.action) &&
-      (filter.actor === "" || (one.actorUserId ?? PLATFORM) === filter.actor) &&
-      (start === undefined || at >= start) &&
-      (end === undefined || at < end) &&
-      (text === "" || row(one, names).join(" ").toLowerCase().includes(text))
-    );
-  });
+  return {
+    page,
+    pageSize: AUDIT_PAGE_SIZE,
+    ...(filter.action !== "" && { action: filter.action }),
+    ...(filter.actor !== "" && { actor: filter.actor }),
+    ...(start !== undefined && { start: new Date(start).toISOString() }),
+    ...(end !== undefined && { end: new Date(end).toISOString() }),
+  };
+}
+
+/** The entries with a text in their names, targets and addresses. */
+export function searchEntries(entries: readonly Entry[], text: string, names: Names): readonly Entry[] {
+  const sought = text.trim().toLowerCase();
+  return sought === "" ? entries : entries.filter((one) => row(one, names).join(" ").toLowerCase().includes(sought));
 }
 
 export interface Loaded {
   readonly entries: readonly Entry[];
-  /** Entries of the whole log. */
+  /** All entries that the platform found. */
   readonly total: number;
   /** False if entries that might match were not loaded. */
   readonly isComplete: boolean;
 }
 
-/** The newest entries: at most `pages` pages, and none before the day `from`. */
-export async function loadNewest(fetch: (page: number) => Promise<List>, pages: number, from: string): Promise<Loaded> {
+/** The newest entries: at most `pages` pages. */
+export async function loadNewest(fetch: (page: number) => Promise<List>, pages: number): Promise<Loaded> {
   // Entries that are added meanwhile move others to the next page, which then has them again.
   const found = new Map<string, Entry>();
-  const { start } = dayRange(from, "");
   let total = 0;
   for (let page = 1; page <= pages; page += 1) {
     const list = await fetch(page);
     total = list.total;
     for (const one of list.entries) found.set(one.id, one);
-    const oldest = list.entries.at(-1);
-    const isOldEnough = oldest !== undefined && start !== undefined && Date.parse(oldest.createdAt) < start;
-    if (page >= list.totalPages || isOldEnough) return { entries: [...found.values()], total, isComplete: true };
+    if (page >= list.totalPages) return { entries: [...found.values()], total, isComplete: true };
   }
   return { entries: [...found.values()], total, isComplete: false };
 }

@@ -13,25 +13,33 @@ import { Button, Card, Empty, Failure, Json, Loaded, Page, Time } from "../ui/pa
 import { save } from "../ui/save";
 import { PagedList, Paging } from "../ui/table";
 import { toast } from "../ui/toasts";
-import { actorOf, asCsv, asJson, type AuditFilter, type Entry, filterEntries, isFiltered, type Loaded as Newest, loadNewest, type Names, PLATFORM, targetOf } from "./audit-search";
+import { actorOf, asCsv, asJson, type AuditFilter, type AuditQuery, AUDIT_PAGE_SIZE, auditQuery, type Entry, isFiltered, type Loaded as Newest, loadNewest, type Names, NO_FILTER, PLATFORM, searchEntries, targetOf } from "./audit-search";
 
-type Fetch = (page: number, signal: AbortSignal | undefined) => Promise<Control<"AuditList">>;
+type Fetch = (query: AuditQuery, signal: AbortSignal | undefined) => Promise<Control<"AuditList">>;
 
-const PAGE_SIZE = 100;
 /** Most pages of an export, so that a long log loads in limited time: 10,000 entries. */
 const MAX_EXPORT_PAGES = 100;
-/** Pages that a filter searches first, and with each "Search older entries": 1,000 entries. */
+/** Pages in which a text is searched first, and with each "Search older entries": 1,000 entries. */
 const SEARCH_PAGES = 10;
 
-export { PAGE_SIZE as AUDIT_PAGE_SIZE };
+interface AuditProps {
+  title: string;
+  note: string;
+  cacheKey: string;
+  fetch: Fetch;
+  names: Names;
+  /** True for the log of one person, which has no filter by actor. */
+  isOwn?: boolean;
+  tabs?: ComponentChildren;
+}
 
-export function Audit({ title, note, cacheKey, fetch, names, tabs }: { title: string; note: string; cacheKey: string; fetch: Fetch; names: Names; tabs?: ComponentChildren }) {
-  const filter = useAuditFilter();
+export function Audit({ title, note, cacheKey, fetch, names, isOwn = false, tabs }: AuditProps) {
+  const filter = useAuditFilter(isOwn);
   const { isBusy, error, run } = useAction();
   const download = (kind: "csv" | "json") =>
     run(async () => {
-      const { entries, isComplete } = await loadNewest((page) => fetch(page, undefined), MAX_EXPORT_PAGES, filter.from);
-      const found = filterEntries(entries, filter, names);
+      const { entries, isComplete } = await loadNewest((page) => fetch(auditQuery(filter, page), undefined), MAX_EXPORT_PAGES);
+      const found = searchEntries(entries, filter.q, names);
       if (kind === "csv") save("audit.csv", "text/csv", asCsv(found, names));
       else save("audit.json", "application/json", asJson(found, names));
       toast(`${count(found.length)} entries are saved as audit.${kind}.${isComplete ? "" : ` Only the newest ${count(entries.length)} entries were searched.`}`);
@@ -53,7 +61,8 @@ export function Audit({ title, note, cacheKey, fetch, names, tabs }: { title: st
     >
       {tabs}
       {error !== undefined && <Failure error={error} />}
-      {isFiltered(filter) ? <Found cacheKey={cacheKey} fetch={fetch} filter={filter} names={names} /> : <All cacheKey={cacheKey} fetch={fetch} filter={filter} names={names} />}
+      <Filters cacheKey={cacheKey} fetch={fetch} filter={filter} names={names} isOwn={isOwn} />
+      {filter.q.trim() === "" ? <Matching cacheKey={cacheKey} fetch={fetch} filter={filter} names={names} /> : <Found cacheKey={cacheKey} fetch={fetch} filter={filter} names={names} />}
     </Page>
   );
 }
@@ -65,46 +74,52 @@ interface ListProps {
   names: Names;
 }
 
-/** Pages of the whole log. */
-function All({ cacheKey, fetch, filter, names }: ListProps) {
+/** Pages of the entries that the platform finds. */
+function Matching({ cacheKey, fetch, filter, names }: ListProps) {
   const [page, setPage] = usePage();
-  const list: Resource<Control<"AuditList">> = useResource(`${cacheKey}/${page}`, (signal) => fetch(page, signal), { every: 30_000 });
+  const query = auditQuery(filter, page);
+  const list: Resource<Control<"AuditList">> = useResource(`${cacheKey}/${JSON.stringify(query)}`, (signal) => fetch(query, signal), { every: 30_000 });
+  const empty = isFiltered(filter) ? <Empty icon="search" title="Nothing matches" /> : <Empty icon="audit" title="Nothing was done yet" />;
   return (
-    <>
-      <Filters filter={filter} entries={list.data?.entries ?? []} names={names} />
-      <Card isFlush>
-        <PagedList of={list} items={(data) => data.entries} empty={<Empty icon="audit" title="Nothing was done yet" />} onPage={setPage}>
-          {(entries) => <Entries entries={entries} names={names} />}
-        </PagedList>
-      </Card>
-    </>
+    <Card isFlush>
+      <PagedList of={list} items={(data) => data.entries} empty={empty} onPage={setPage}>
+        {(entries) => <Entries entries={entries} names={names} />}
+      </PagedList>
+      {isFiltered(filter) && list.data !== undefined && (
+        <div class="paging">
+          <span class="small quiet" role="status">
+            {count(list.data.total)} entries match.
+          </span>
+        </div>
+      )}
+    </Card>
   );
 }
 
-/** The entries that match, in the newest part of the log. */
+/** The entries with a text, in the newest part of those that the platform finds. */
 function Found({ cacheKey, fetch, filter, names }: ListProps) {
   const [page, setPage] = usePage();
   const [depth, setDepth] = useState(SEARCH_PAGES);
-  const newest: Resource<Newest> = useResource(`${cacheKey}/newest/${depth}/${filter.from}`, (signal) => loadNewest((next) => fetch(next, signal), depth, filter.from));
+  const key = `${cacheKey}/newest/${depth}/${JSON.stringify(auditQuery(filter, 1))}`;
+  const newest: Resource<Newest> = useResource(key, (signal) => loadNewest((next) => fetch(auditQuery(filter, next), signal), depth));
   // The entries of a smaller search stay while a deeper one loads.
   const [last, setLast] = useState<Newest | undefined>(undefined);
   if (newest.data !== undefined && newest.data !== last) setLast(newest.data);
   const data = newest.data ?? last;
-  const found = useMemo(() => filterEntries(data?.entries ?? [], filter, names), [data, filter, names]);
-  const totalPages = Math.ceil(found.length / PAGE_SIZE);
+  const found = useMemo(() => searchEntries(data?.entries ?? [], filter.q, names), [data, filter.q, names]);
+  const totalPages = Math.ceil(found.length / AUDIT_PAGE_SIZE);
   const shown = Math.min(Math.max(1, page), Math.max(1, totalPages));
   return (
     <>
-      <Filters filter={filter} entries={data?.entries ?? []} names={names} />
       <Card isFlush>
         <Loaded of={{ ...newest, data }}>
           {(all) => (
             <>
-              {found.length === 0 ? <Empty icon="search" title="Nothing matches" /> : <Entries entries={found.slice((shown - 1) * PAGE_SIZE, shown * PAGE_SIZE)} names={names} />}
+              {found.length === 0 ? <Empty icon="search" title="Nothing matches" /> : <Entries entries={found.slice((shown - 1) * AUDIT_PAGE_SIZE, shown * AUDIT_PAGE_SIZE)} names={names} />}
               <Paging of={{ page: shown, totalPages, total: found.length }} onPage={setPage} />
               <div class="paging">
                 <span class="small quiet" role="status">
-                  {all.isComplete ? `${count(found.length)} entries match.` : `${count(found.length)} of the newest ${count(all.entries.length)} entries match; the log has ${count(all.total)}.`}
+                  {all.isComplete ? `${count(found.length)} entries match.` : `${count(found.length)} of the newest ${count(all.entries.length)} entries match the text, of ${count(all.total)}.`}
                 </span>
                 <span class="buttons">
                   {!all.isComplete && (
@@ -125,14 +140,18 @@ function Found({ cacheKey, fetch, filter, names }: ListProps) {
   );
 }
 
-function useAuditFilter(): AuditFilter {
+function useAuditFilter(isOwn: boolean): AuditFilter {
   const { query } = useAddress();
-  const [action, actor, from, to, q] = ["action", "actor", "from", "to", "q"].map((name) => query[name] ?? "") as [string, string, string, string, string];
+  const [action, given, from, to, q] = ["action", "actor", "from", "to", "q"].map((name) => query[name] ?? "") as [string, string, string, string, string];
+  const actor = isOwn ? "" : given;
   return useMemo(() => ({ action, actor, from, to, q }), [action, actor, from, to, q]);
 }
 
-function Filters({ filter, entries, names }: { filter: AuditFilter; entries: readonly Entry[]; names: Names }) {
+/** The fields of the filter. They offer the actions and actors of the newest entries. */
+function Filters({ cacheKey, fetch, filter, names, isOwn }: ListProps & { isOwn: boolean }) {
   const { path, query } = useAddress();
+  const newest = auditQuery(NO_FILTER, 1);
+  const entries = useResource(`${cacheKey}/${JSON.stringify(newest)}`, (signal) => fetch(newest, signal)).data?.entries ?? NO_ENTRIES;
   const [, setAction] = useFilter("action");
   const [, setActor] = useFilter("actor");
   const [, setFrom] = useFilter("from");
@@ -144,13 +163,15 @@ function Filters({ filter, entries, names }: { filter: AuditFilter; entries: rea
     <div class="bar" role="search" aria-label="Filters">
       <Search label="Search names, targets and addresses" value={filter.q} onValue={(value) => setQ(value, true)} />
       <Select label="Action" isLabelSeen={false} value={filter.action} onValue={setAction} options={[{ value: "", text: "All actions" }, ...actions.map((value) => ({ value, text: words(value) }))]} />
-      <Select
-        label="Actor"
-        isLabelSeen={false}
-        value={filter.actor}
-        onValue={setActor}
-        options={[{ value: "", text: "Everyone" }, ...actors.map((value) => ({ value, text: value === PLATFORM ? "The platform" : (names.get(value) ?? value) }))]}
-      />
+      {!isOwn && (
+        <Select
+          label="Actor"
+          isLabelSeen={false}
+          value={filter.actor}
+          onValue={setActor}
+          options={[{ value: "", text: "Everyone" }, ...actors.map((value) => ({ value, text: value === PLATFORM ? "The platform" : (names.get(value) ?? value) }))]}
+        />
+      )}
       <Day label="From" value={filter.from} onValue={setFrom} />
       <Day label="To" value={filter.to} onValue={setTo} />
       {isFiltered(filter) && (
@@ -161,6 +182,8 @@ function Filters({ filter, entries, names }: { filter: AuditFilter; entries: rea
     </div>
   );
 }
+
+const NO_ENTRIES: readonly Entry[] = [];
 
 function sorted(values: readonly string[]): string[] {
   return [...new Set(values.filter((value) => value !== ""))].sort();

@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import { call } from "../../api/client";
 import { FULL_PAGE } from "../../api/data";
 import { useResource } from "../../api/resource";
-import { Audit, AUDIT_PAGE_SIZE } from "../audit";
+import { Audit } from "../audit";
 
 /** Pages of each list whose names are loaded: 1,000 users, workspaces and projects. Others appear with their id. */
 const MAX_NAME_PAGES = 10;
@@ -17,7 +17,7 @@ export function OperatorAudit() {
       note="Actions in this installation."
       cacheKey="installation/audit"
       names={names}
-      fetch={(page, signal) => call("get", "/api/operator/audit", { query: { page, pageSize: AUDIT_PAGE_SIZE }, signal })}
+      fetch={(query, signal) => call("get", "/api/operator/audit", { query, signal })}
     />
   );
 }

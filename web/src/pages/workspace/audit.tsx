@@ -7,7 +7,7 @@ import { useResource } from "../../api/resource";
 import { useFilter } from "../../router/location";
 import { to } from "../../router/match";
 import { Tabs } from "../../ui/parts";
-import { Audit, AUDIT_PAGE_SIZE } from "../audit";
+import { Audit } from "../audit";
 import { useMemberNames } from "../names";
 
 export function WorkspaceAudit({ workspace }: { workspace: string }) {
@@ -22,12 +22,9 @@ export function WorkspaceAudit({ workspace }: { workspace: string }) {
       note={isOwn ? "Actions by you or in your name." : "Actions in this workspace."}
       cacheKey={isOwn ? "user/audit" : `workspace/${workspace}/audit`}
       names={names}
+      isOwn={isOwn}
       tabs={<Tabs label="Logs" items={[{ href: here, text: "Workspace", isChosen: !isOwn }, { href: `${here}?of=me`, text: "You", isChosen: isOwn }]} />}
-      fetch={(page, signal) =>
-        isOwn
-          ? call("get", "/api/user/audit", { query: { page, pageSize: AUDIT_PAGE_SIZE }, signal })
-          : call("get", "/api/workspaces/{workspace_id}/audit", { path: { workspace_id: workspace }, query: { page, pageSize: AUDIT_PAGE_SIZE }, signal })
-      }
+      fetch={(query, signal) => (isOwn ? call("get", "/api/user/audit", { query, signal }) : call("get", "/api/workspaces/{workspace_id}/audit", { path: { workspace_id: workspace }, query, signal }))}
     />
   );
 }
