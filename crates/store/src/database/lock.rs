@@ -15,6 +15,9 @@ use crate::error::Error;
 pub enum Lock {
     /// Changing the set of operators.
     Operators,
+    /// Taking down a host name, restoring it, or getting it as a custom domain: the later one sees
+    /// the earlier one, so that engines get each takedown with every project that has the name.
+    Hostnames,
     /// Purging expired rows.
     Purge,
 }
@@ -87,6 +90,7 @@ impl Lock {
     const fn key(self) -> i64 {
         match self {
             Self::Operators => 0x7376_635f_6f70_6572,
+            Self::Hostnames => 0x7376_635f_686f_7374,
             Self::Purge => 0x7376_635f_7075_7267,
         }
     }

@@ -8,6 +8,7 @@ use types::id::{DomainId, ProjectId, UserId};
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
+use crate::database::lock::Lock;
 use crate::database::row::{record, words};
 use crate::database::secret::SealedBytes;
 use crate::database::sql::{sql, statements};
@@ -177,6 +178,9 @@ statements! {
 /// [`crate::Conflict::DomainExists`] if the project has this name;
 /// [`crate::Conflict::DomainTaken`] if the new row is held and another project holds the name.
 pub async fn insert(tx: &mut Tx, domain: &Domain) -> Result<(), Error> {
+    if domain.state != State::Pending {
+        Lock::Hostnames.take(tx).await?;
+    }
     sql(INSERT)
         .bind(domain.id)
         .bind(domain.project_id)
@@ -247,6 +251,9 @@ pub async fn save(
     before: State,
     now: Timestamp,
 ) -> Result<bool, Error> {
+    if before == State::Pending && domain.state != State::Pending {
+        Lock::Hostnames.take(tx).await?;
+    }
     if domain.state.is_served() != before.is_served() {
         tx.note(Change::project(domain.project_id), now);
     }

@@ -8,6 +8,7 @@ use types::id::{ProjectId, UserId};
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
+use crate::database::lock::Lock;
 use crate::database::page::{Page, Paging};
 use crate::database::row::record;
 use crate::database::sql::{sql, statements};
@@ -58,6 +59,7 @@ statements! {
 
 /// Takes down a host name. False if it is taken down already.
 pub async fn insert(tx: &mut Tx, takedown: &Takedown) -> Result<bool, Error> {
+    Lock::Hostnames.take(tx).await?;
     let now = takedown.created_at;
     note(tx, takedown, now).await?;
     sql(INSERT)
@@ -77,6 +79,7 @@ pub async fn delete(
     hostname: &str,
     now: Timestamp,
 ) -> Result<Option<Takedown>, Error> {
+    Lock::Hostnames.take(tx).await?;
     let deleted: Option<Takedown> = sql(DELETE).bind(hostname).one(tx).await?;
     if let Some(takedown) = &deleted {
         note(tx, takedown, now).await?;
@@ -84,7 +87,8 @@ pub async fn delete(
     Ok(deleted)
 }
 
-/// Notes the change of the project that had the name, and of those that have it now.
+/// Notes the change of the project that had the name, and of those that have it now. The caller has
+/// [`Lock::Hostnames`], so that no other project gets the name before the commit.
 async fn note(tx: &mut Tx, takedown: &Takedown, now: Timestamp) -> Result<(), Error> {
     let mut projects: Vec<ProjectId> = sql(HOLDERS)
         .bind(&takedown.hostname)

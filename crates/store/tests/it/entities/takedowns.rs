@@ -1,17 +1,23 @@
 //! Host names that an operator has taken down.
 
-use store::domains::{self, State};
+use std::time::Duration;
+
+use sqlx::{Connection as _, PgConnection};
+use store::changes::{self, Change, Kind};
+use store::domains::{self, Domain, State};
 use store::takedowns::{self, Takedown};
 use store::{Paging, Tx, directory};
 use types::id::ProjectId;
 
-use crate::database::{Database, both};
+use crate::database::{Database, both, commit};
 use crate::entities::domains::domain;
 use crate::world::{Person, at};
 
 both! {
     a_name_is_taken_down_once_and_restored,
     a_takedown_counts_for_each_project_that_gets_the_name,
+    a_domain_that_is_verified_during_a_takedown_gets_it,
+    a_takedown_during_a_verification_reaches_the_new_holder,
 }
 
 fn takedown(of: Person, hostname: &str) -> Takedown {
@@ -86,4 +92,101 @@ async fn a_takedown_counts_for_each_project_that_gets_the_name(database: Databas
         let seen = takedowns::of_project(&mut tx, bob.project, 10).await;
         assert_eq!(!seen.unwrap().is_empty(), has_name, "{hostname} {state:?}");
     }
+}
+
+/// Time limit on a busy machine.
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
+
+/// Waits until a transaction waits for a lock, on PostgreSQL. On SQLite a second transaction starts
+/// only after the first one.
+async fn wait_for_lock_waiter(database: &Database) {
+    let Some(url) = &database.url else {
+        return;
+    };
+    let mut connection = PgConnection::connect(url).await.unwrap();
+    let waiting = "SELECT COUNT(*) FROM pg_stat_activity \
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    tokio::time::timeout(WAIT_LIMIT, async {
+        while sqlx::query_scalar::<_, i64>(waiting)
+            .fetch_one(&mut connection)
+            .await
+            .unwrap()
+            == 0
+        {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("a transaction waits");
+    connection.close().await.unwrap();
+}
+
+/// A project with the wildcard domain of a name, and another one whose domain of the name is
+/// pending.
+async fn two_projects(database: &Database) -> (Takedown, Domain) {
+    let ann = Person::new(database, "ann").await;
+    let bob = Person::new(database, "bob").await;
+    let held = domain(ann, "*.example.com", State::Verified);
+    let pending = domain(bob, "shop.example.com", State::Pending);
+    commit!(database, |tx| async {
+        domains::insert(tx, &held).await.unwrap();
+        domains::insert(tx, &pending).await.unwrap();
+    });
+    (takedown(ann, "shop.example.com"), pending)
+}
+
+async fn verify(tx: &mut Tx, pending: &Domain) {
+    let verified = Domain {
+        state: State::Verified,
+        verified_at: Some(at(2)),
+        ..pending.clone()
+    };
+    let saved = domains::save(tx, &verified, State::Pending, at(2)).await;
+    assert!(saved.unwrap());
+}
+
+/// The last change is about the new holder, whose project has the takedown. So engines get both
+/// together, and do not keep what they got before.
+async fn expect_takedown_of_holder(database: &Database, holder: &Domain) {
+    let mut tx = database.begin().await;
+    let head = changes::head(&mut tx).await.unwrap();
+    let last = changes::since(&mut tx, head.version - 1, 10).await.unwrap();
+    let change = Change {
+        kind: Kind::Project,
+        key: holder.project_id.to_string(),
+    };
+    assert!(last.contains(&change), "{last:?}");
+    let names = refused(&mut tx, holder.project_id).await;
+    assert_eq!(names, [holder.hostname.as_str()]);
+}
+
+async fn a_domain_that_is_verified_during_a_takedown_gets_it(database: Database) {
+    let (takedown, pending) = two_projects(&database).await;
+    let mut first = database.begin().await;
+    assert!(takedowns::insert(&mut first, &takedown).await.unwrap());
+    let verifying = async {
+        commit!(database, |tx| verify(tx, &pending));
+    };
+    let finishing = async {
+        wait_for_lock_waiter(&database).await;
+        first.commit().await.unwrap();
+    };
+    tokio::join!(verifying, finishing);
+    expect_takedown_of_holder(&database, &pending).await;
+}
+
+async fn a_takedown_during_a_verification_reaches_the_new_holder(database: Database) {
+    let (takedown, pending) = two_projects(&database).await;
+    let mut first = database.begin().await;
+    verify(&mut first, &pending).await;
+    let taking_down = async {
+        let inserted = commit!(database, |tx| takedowns::insert(tx, &takedown));
+        assert!(inserted.unwrap());
+    };
+    let finishing = async {
+        wait_for_lock_waiter(&database).await;
+        first.commit().await.unwrap();
+    };
+    tokio::join!(taking_down, finishing);
+    expect_takedown_of_holder(&database, &pending).await;
 }
