@@ -7,7 +7,7 @@ pub(crate) mod local;
 use std::sync::Arc;
 
 use api::control::oauth::PROTECTED_RESOURCE;
-use api::control::{Operation, plans, whoami};
+use api::control::{Operation, plan_change, plans, whoami};
 use bytes::Bytes;
 use http::header::USER_AGENT;
 use http::request::Parts;
@@ -192,10 +192,12 @@ impl<B: Backend> Server<B> {
         caller: &Extensions,
         agent: Agent,
     ) -> CallFuture {
-        if let Call::CreateProject = tool.call
-            && arguments.remove(CONFIRMED) != Some(Value::Bool(true))
-        {
-            return self.unconfirmed(&arguments, caller).await;
+        let has_cost = matches!(tool.call, Call::CreateProject | Call::ChangePlan);
+        if has_cost && arguments.remove(CONFIRMED) != Some(Value::Bool(true)) {
+            return match tool.call {
+                Call::ChangePlan => self.unconfirmed_change(&arguments, caller).await,
+                _ => self.unconfirmed(&arguments, caller).await,
+            };
         }
         if let Call::Live(list) = tool.call {
             return self.list_live(tool, list, arguments, caller).await;
@@ -342,6 +344,31 @@ impl<B: Backend> Server<B> {
         }
     }
 
+    /// Nothing is changed; the response contains the information that the user has to see.
+    async fn unconfirmed_change(
+        &self,
+        arguments: &Map<String, Value>,
+        caller: &Extensions,
+    ) -> CallFuture {
+        let Some(preview) = Tool::find("svc_project_plan_preview") else {
+            return Ok(result::failure(CHANGE_CONFIRMATION_REQUIRED));
+        };
+        let given = arguments.iter();
+        let given = given.filter(|(name, _)| matches!(name.as_str(), "project_id" | "plan"));
+        let given = given.map(|(name, value)| (name.clone(), value.clone()));
+        let given: Map<String, Value> = given.collect();
+        let operation = plan_change::PREVIEW;
+        let previewed = self.operate(preview, operation, &given, caller).await?;
+        // A caller that may not even read the preview gets that refusal.
+        let Some(change) = previewed.structured_content else {
+            return Ok(previewed);
+        };
+        Ok(result::failure(format!(
+            "{CHANGE_CONFIRMATION_REQUIRED} It is: {}\nThe preview: {change}",
+            change.get("billingImpact").unwrap_or(&Value::Null),
+        )))
+    }
+
     /// MC-6: a refusal names only the permission that was checked, but a tool may need more. The
     /// other missing permissions are requested from the platform, so that the user is asked only
     /// once.
@@ -404,6 +431,10 @@ type CallFuture = Result<CallToolResult, BadArgument>;
 const CONFIRMATION_REQUIRED: &str = "Nothing was created. Show the billing impact of this plan to the user, \
                            and call again with confirmed: true and the creation_fingerprint of the \
                            preview once they have agreed.";
+
+const CHANGE_CONFIRMATION_REQUIRED: &str = "Nothing was changed. Show the billing impact of this plan to \
+                           the user, and call again with confirmed: true and the \
+                           change_fingerprint of the preview once they have agreed.";
 
 const NO_LIST: &str = "The engine of this project sent an unexpected response. Tell the user: the \
                        platform's operator has to look at it.";

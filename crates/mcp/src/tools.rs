@@ -8,8 +8,8 @@ pub(crate) mod schema;
 pub(crate) mod terminals;
 
 use api::control::{
-    Access, Operation, addresses, domains, plans, projects, records, settings, tokens, turn,
-    webhooks, webtty_servers, whoami, workspaces,
+    Access, Operation, addresses, domains, plan_change, plans, projects, records, settings, tokens,
+    turn, webhooks, webtty_servers, whoami, workspaces,
 };
 use serde_json::{Value, json};
 use types::permission::Permission;
@@ -49,6 +49,8 @@ pub(crate) enum Call {
     ByPathParameters(&'static Operation, &'static Operation),
     /// A creation, once the user has confirmed its cost (CP-4g).
     CreateProject,
+    /// A change of the plan, once the user has confirmed its cost.
+    ChangePlan,
     /// A list of the Engine API of the project's engine.
     Live(&'static LiveList),
     /// A terminal tool.
@@ -157,6 +159,23 @@ pub const TOOLS: &[Tool] = &[
         description: "The plan that a project is on, with its price and limits.",
         effect: Effect::Reads,
         call: Call::Operation(records::PLAN),
+    },
+    Tool {
+        name: "svc_project_plan_preview",
+        title: "Preview a change of plan",
+        description: "Cost (billingImpact), limits and fingerprint of another plan of a project. Show \
+                      the billing impact and the limits to the user.",
+        effect: Effect::Reads,
+        call: Call::Operation(plan_change::PREVIEW),
+    },
+    Tool {
+        name: "svc_project_plan_change",
+        title: "Change the plan of a project",
+        description: "Changes the plan as svc_project_plan_preview showed it. Set confirmed to true \
+                      only after the user has seen the billing impact of this fingerprint and agreed \
+                      to it. When the preview is stale, preview again and ask again.",
+        effect: Effect::Changes,
+        call: Call::ChangePlan,
     },
     Tool {
         name: "svc_project_usage",
@@ -491,12 +510,17 @@ impl Tool {
             Call::Operation(operation) | Call::WithBody(operation, _) => vec![operation],
             Call::ByPathParameters(one, other) => vec![one, other],
             Call::CreateProject => vec![projects::CREATE],
+            Call::ChangePlan => vec![plan_change::CHANGE],
         }
     }
 
     /// Ids of the operations that it may call.
     pub fn operation_ids(&self) -> impl Iterator<Item = &'static str> {
-        let preview = matches!(self.call, Call::CreateProject).then_some(plans::PLAN_CONFIGURATION);
+        let preview = match self.call {
+            Call::CreateProject => Some(plans::PLAN_CONFIGURATION),
+            Call::ChangePlan => Some(plan_change::PREVIEW),
+            _ => None,
+        };
         let operations = self.operations().into_iter().chain(preview);
         let of_engine = match self.call {
             Call::Live(list) => list.operation(),

@@ -14,7 +14,8 @@ pub(crate) const INSTRUCTIONS: &str = "svc publishes private services through tu
                                        that each needs. Ask the user for a bundle of permissions, \
                                        not for single ones. Before you create a project, show the \
                                        billing impact of svc_project_creation_options to the user \
-                                       and ask. Tokens and TURN credentials are secrets: use them, \
+                                       and ask; before you change a plan, that of \
+                                       svc_project_plan_preview. Tokens and TURN credentials are secrets: use them, \
                                        do not show them.";
 
 /// A short overview of the server; local tools are listed separately, if there are any.

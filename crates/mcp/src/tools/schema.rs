@@ -141,7 +141,11 @@ pub(crate) fn input(tool: &Tool) -> Value {
     let mut required = required.unwrap_or_default();
     match tool.call {
         Call::CreateProject => {
-            properties.insert(CONFIRMED.to_owned(), confirmed());
+            properties.insert(CONFIRMED.to_owned(), confirmed("creation_fingerprint"));
+            required.insert(CONFIRMED.to_owned());
+        }
+        Call::ChangePlan => {
+            properties.insert(CONFIRMED.to_owned(), confirmed("change_fingerprint"));
             required.insert(CONFIRMED.to_owned());
         }
         Call::OpenApi => {
@@ -207,15 +211,14 @@ pub(crate) fn output(tool: &Tool) -> Value {
     }
 }
 
-/// The argument that confirms a creation.
+/// The argument that confirms a cost.
 pub(crate) const CONFIRMED: &str = "confirmed";
 
-fn confirmed() -> Value {
-    json!({
-        "type": "boolean",
-        "description": "True only after the user has seen the billing impact of this \
-                        creation_fingerprint and agreed to it.",
-    })
+fn confirmed(fingerprint: &str) -> Value {
+    let description = format!(
+        "True only after the user has seen the billing impact of this {fingerprint} and agreed to it."
+    );
+    json!({"type": "boolean", "description": description})
 }
 
 fn which_document() -> Value {

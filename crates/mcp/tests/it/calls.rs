@@ -228,6 +228,46 @@ async fn cp_4g_an_unconfirmed_creation_shows_the_billing_impact() {
     );
 }
 
+/// Without the user's confirmation no plan is changed, and the answer shows the impact.
+#[tokio::test]
+async fn an_unconfirmed_change_of_plan_shows_the_billing_impact() {
+    let preview = json!({"projectId": "prj_1", "billingImpact": {"label": "Twenty a month"}});
+    let platform = Platform::with(200, preview);
+    for confirmed in [json!(null), json!(false), json!("yes")] {
+        let arguments = json!({
+            "project_id": "prj_1", "plan": "pro", "change_fingerprint": "f", "confirmed": confirmed,
+        });
+        let result = platform
+            .call(Some("good"), "svc_project_plan_change", arguments)
+            .await;
+        assert_eq!(result["isError"], true);
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("Twenty a month"), "{text}");
+    }
+    let line = "GET /api/projects/tunnels/prj_1/plan-change?plan=pro";
+    assert!(platform.asked().iter().all(|asked| asked.line == line));
+}
+
+#[tokio::test]
+async fn a_confirmed_change_of_plan_sends_the_fingerprint() {
+    let platform = Platform::with(200, json!({"id": "prj_1"}));
+    let arguments = json!({
+        "project_id": "prj_1", "plan": "pro", "change_fingerprint": "f", "confirmed": true,
+    });
+    let result = platform
+        .call(Some("good"), "svc_project_plan_change", arguments)
+        .await;
+    assert_eq!(result["structuredContent"]["id"], "prj_1");
+    let asked = platform.asked();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(
+        asked[0].line,
+        "POST /api/projects/tunnels/prj_1/plan-change"
+    );
+    let body = json!({"plan": "pro", "changeFingerprint": "f"});
+    assert_eq!(asked[0].body, body);
+}
+
 /// CP-4a: the same confirmed creation has the same idempotency key, and a different one has
 /// another.
 #[tokio::test]
