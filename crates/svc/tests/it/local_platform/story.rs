@@ -114,8 +114,10 @@ async fn from_the_login_to_the_last_delete() {
         .await
         .json();
     assert_eq!(renamed["name"], "production");
+    let in_workspace = ["audit", "--workspace", "Engines"];
+    let created = ["--action", "project.created", "-o", "json"];
     let audit = home
-        .run(&["audit", "--workspace", "Engines", "-o", "json"])
+        .run(&[&in_workspace[..], &created].concat())
         .await
         .json();
     let actions: Vec<_> = audit["entries"]
@@ -124,7 +126,11 @@ async fn from_the_login_to_the_last_delete() {
         .iter()
         .map(|entry| entry["action"].as_str().unwrap())
         .collect();
-    assert!(actions.contains(&"project.created"), "{actions:?}");
+    let is_creation = |action: &&str| *action == "project.created";
+    assert!(
+        !actions.is_empty() && actions.iter().all(is_creation),
+        "{actions:?}"
+    );
 
     // No confirmation is possible on a pipe.
     let unasked = home.run(&["project", "delete", "production"]).await;
