@@ -117,7 +117,7 @@ async fn wait_for_lock_waiter(database: &Database) {
         }
     })
     .await
-    .expect("a transaction waits");
+    .unwrap();
     connection.close().await.unwrap();
 }
 
