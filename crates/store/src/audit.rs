@@ -103,16 +103,6 @@ pub async fn insert(tx: &mut Tx, entry: &Entry) -> Result<(), Error> {
     Ok(())
 }
 
-/// The entries of a workspace, newest first.
-pub async fn of_workspace(
-    conn: &mut Conn,
-    workspace: WorkspaceId,
-    paging: Paging,
-) -> Result<Page<Entry>, Error> {
-    let scope = Scope::Workspace(workspace);
-    list(conn, scope, &Filter::default(), paging).await
-}
-
 /// The actions of a person, newest first.
 pub async fn of_user(conn: &mut Conn, user: UserId, paging: Paging) -> Result<Page<Entry>, Error> {
     list(conn, Scope::User(user), &Filter::default(), paging).await

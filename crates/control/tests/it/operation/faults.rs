@@ -112,7 +112,13 @@ async fn assert_account(control: &TestControl, person: &Person, projects: u64) {
     // The first change is the start of the subscription.
     let changes = changes.unwrap().total - 1;
     assert_eq!(changes, projects, "changes of the subscription");
-    let audit = store::audit::of_workspace(&mut read, workspace, one).await;
+    let audit = store::audit::list(
+        &mut read,
+        store::audit::Scope::Workspace(workspace),
+        &store::audit::Filter::default(),
+        one,
+    )
+    .await;
     assert_eq!(audit.unwrap().total, projects, "entries in the audit");
 }
 

@@ -443,9 +443,14 @@ async fn the_audit_log_is_read_by_its_tenant_and_never_changed(database: Databas
     });
     let mut read = database.store.read().await.unwrap();
     let first = Paging::new(1, 1).unwrap();
-    let page = audit::of_workspace(&mut read, ann.workspace, first)
-        .await
-        .unwrap();
+    let page = audit::list(
+        &mut read,
+        audit::Scope::Workspace(ann.workspace),
+        &audit::Filter::default(),
+        first,
+    )
+    .await
+    .unwrap();
     assert_eq!(
         (page.total, page.items),
         (2, vec![entries[1].clone()]),

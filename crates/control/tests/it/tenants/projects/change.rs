@@ -148,9 +148,14 @@ async fn a_transfer_needs_both_workspaces(control: TestControl) {
         ),
         (third.workspace, &["project.received"]),
     ] {
-        let entries = audit::of_workspace(&mut conn, workspace, Paging::DEFAULT)
-            .await
-            .unwrap();
+        let entries = audit::list(
+            &mut conn,
+            audit::Scope::Workspace(workspace),
+            &audit::Filter::default(),
+            Paging::DEFAULT,
+        )
+        .await
+        .unwrap();
         let logged_actions: Vec<_> = entries
             .items
             .iter()

@@ -118,9 +118,14 @@ async fn cp_4b_a_plan_is_changed_as_it_was_previewed(control: TestControl) {
 /// The details of the audit entries about plans, newest first.
 async fn audited_changes(control: &TestControl, of: &Person) -> Vec<Value> {
     let mut conn = control.app.store.read().await.unwrap();
-    let entries = audit::of_workspace(&mut conn, of.workspace, Paging::DEFAULT)
-        .await
-        .unwrap();
+    let entries = audit::list(
+        &mut conn,
+        audit::Scope::Workspace(of.workspace),
+        &audit::Filter::default(),
+        Paging::DEFAULT,
+    )
+    .await
+    .unwrap();
     let entries = entries.items.into_iter();
     let changes = entries.filter(|entry| entry.action == "project.plan_changed");
     changes.map(|entry| entry.details).collect()
