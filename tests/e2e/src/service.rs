@@ -57,6 +57,23 @@ impl Service {
         Ok((address, count))
     }
 
+    /// The same with a channel that receives the target of each request, such as `/path?query`.
+    ///
+    /// # Errors
+    /// No port is free.
+    pub fn reporting_mirror() -> Result<(SocketAddr, mpsc::Receiver<String>)> {
+        let (sender, targets) = mpsc::channel();
+        let address = serve(move |mut call| {
+            let target = call.head.split(' ').nth(1).unwrap_or_default();
+            // A test that has ended counts nothing.
+            sender.send(target.to_owned()).ok();
+            if call.read_body().is_ok() {
+                reflect(call);
+            }
+        })?;
+        Ok((address, targets))
+    }
+
     /// Starts a service that responds to every request with `text()`. Returns its address.
     ///
     /// # Errors
