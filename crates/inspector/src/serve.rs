@@ -113,6 +113,8 @@ impl InspectorServer {
         // A browser may keep a connection open for any time.
         if tokio::time::timeout(GRACE, &mut self.task).await.is_err() {
             self.task.abort();
+            // The listener is closed when the task has ended.
+            (&mut self.task).await.ok();
         }
     }
 }
