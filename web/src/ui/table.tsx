@@ -47,6 +47,17 @@ export function Table({ columns, numbers = [], hasActions = false, label, childr
   );
 }
 
+/** The last cell of a row whose object has details. */
+export function DetailsCell({ onOpen }: { onOpen: () => void }) {
+  return (
+    <td class="end">
+      <Button look="bare" onClick={onOpen}>
+        Details
+      </Button>
+    </td>
+  );
+}
+
 interface ItemListProps<T, Item> {
   of: Resource<T>;
   items: (data: T) => readonly Item[];

@@ -8,7 +8,7 @@ import { to } from "../../router/match";
 import { Check, Search, Select } from "../../ui/fields";
 import { Confirm, Dialog, SecretDialog } from "../../ui/dialog";
 import { Button, Card, Empty, Facts, Json, Loaded, Page, Pill, Status, Time } from "../../ui/parts";
-import { PagedList, Table } from "../../ui/table";
+import { DetailsCell, PagedList, Table } from "../../ui/table";
 import { NewCredential } from "./new";
 import { Rotate } from "./rotate";
 
@@ -79,11 +79,7 @@ export function Credentials() {
                   <td>
                     <Status of={one.status} />
                   </td>
-                  <td class="end">
-                    <Button look="bare" onClick={() => setChosen(one.id)}>
-                      Details
-                    </Button>
-                  </td>
+                  <DetailsCell onOpen={() => setChosen(one.id)} />
                 </tr>
               ))}
             </Table>

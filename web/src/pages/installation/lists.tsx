@@ -10,7 +10,7 @@ import { Confirm, Dialog } from "../../ui/dialog";
 import { Field, Search } from "../../ui/fields";
 import { Form } from "../../ui/form";
 import { Button, Card, Empty, Facts, Page, Pill, Status, Time } from "../../ui/parts";
-import { PagedList, Table } from "../../ui/table";
+import { DetailsCell, PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { UserSessions } from "./sessions";
 
@@ -73,11 +73,7 @@ function List({ title, kind, columns, load, suspend, resume, more }: ListProps) 
                   <td>
                     <Status of={row.status} />
                   </td>
-                  <td class="end">
-                    <Button look="bare" onClick={() => setChosen(row.id)}>
-                      Details
-                    </Button>
-                  </td>
+                  <DetailsCell onOpen={() => setChosen(row.id)} />
                 </tr>
               ))}
             </Table>

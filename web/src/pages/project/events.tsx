@@ -6,8 +6,8 @@ import { words } from "../../format/text";
 import { useFilter, usePage } from "../../router/location";
 import { Select } from "../../ui/fields";
 import { Dialog } from "../../ui/dialog";
-import { Button, Card, Empty, Json, Page, Pill, Time } from "../../ui/parts";
-import { PagedList, Table } from "../../ui/table";
+import { Card, Empty, Json, Page, Pill, Time } from "../../ui/parts";
+import { DetailsCell, PagedList, Table } from "../../ui/table";
 import { EVENT_TYPES } from "./webhooks";
 
 const PAGE_SIZE = 50;
@@ -47,11 +47,7 @@ export function Events({ project }: { project: string }) {
                     <Pill tone={one.eventType.endsWith("deleted") ? "bad" : "good"}>{words(one.eventType)}</Pill>
                   </td>
                   <td>{subject(one.payload)}</td>
-                  <td class="end">
-                    <Button look="bare" onClick={() => setChosen(one.eventId)}>
-                      Details
-                    </Button>
-                  </td>
+                  <DetailsCell onOpen={() => setChosen(one.eventId)} />
                 </tr>
               ))}
             </Table>

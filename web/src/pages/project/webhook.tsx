@@ -10,7 +10,7 @@ import { useAction } from "../../ui/action";
 import { Confirm, Dialog, SecretDialog } from "../../ui/dialog";
 import { Select } from "../../ui/fields";
 import { Button, Card, Empty, Facts, Failure, Json, Loaded, Page, Status, Time } from "../../ui/parts";
-import { PagedList, Table } from "../../ui/table";
+import { DetailsCell, PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { useProjectRights } from "./rights";
 import { EVENT_TYPES, type EventType, WebhookForm } from "./webhooks";
@@ -166,11 +166,7 @@ function Deliveries({ project, webhook, mayWrite }: { project: string; webhook: 
                   {one.lastHttpStatus ?? one.lastError ?? "–"} <span class="quiet small">{millis(one.lastResponseTimeMs ?? undefined)}</span>
                 </td>
                 <td class="number">{one.attemptCount}</td>
-                <td class="end">
-                  <Button look="bare" onClick={() => setChosen(one.id)}>
-                    Details
-                  </Button>
-                </td>
+                <DetailsCell onOpen={() => setChosen(one.id)} />
               </tr>
             ))}
           </Table>

@@ -46,7 +46,7 @@ export function Members({ workspace }: { workspace: string }) {
         </Dialog>
       )}
       {isNew !== "" && mayManage && <Invite workspace={workspace} role={rights.role} onClose={() => setNew("", true)} onSent={setUrl} />}
-      {url !== undefined && <SecretDialog title="The invitation is sent" secret={url} note="A mail with this link was sent to the address. The link is shown only once, and any user who has it can accept the invitation." onClose={() => setUrl(undefined)} />}
+      {url !== undefined && <SecretDialog title="The invitation is sent" secret={url} note="The platform mailed this link to the address. Any user who has the link can accept the invitation. It is not shown again." onClose={() => setUrl(undefined)} />}
     </Page>
   );
 }
