@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{Uid, User};
@@ -26,6 +27,29 @@ pub(crate) async fn copy_of(template: &str) -> String {
     let (_, name) = path.rsplit_once('/').unwrap();
     shared().await.database_like(name).await
 }
+
+/// Waits until a transaction of the database waits for a lock.
+pub(crate) async fn wait_for_lock_waiter(url: &str) {
+    let mut connection = PgConnection::connect(url).await.unwrap();
+    let waiting = "SELECT COUNT(*) FROM pg_stat_activity \
+        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let wait = async {
+        while sqlx::query_scalar::<_, i64>(waiting)
+            .fetch_one(&mut connection)
+            .await
+            .unwrap()
+            == 0
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    let waited = tokio::time::timeout(WAIT_LIMIT, wait).await;
+    assert!(waited.is_ok(), "no transaction waits for a lock");
+    connection.close().await.unwrap();
+}
+
+/// Time limit on a busy machine.
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
 async fn shared() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();

@@ -1,40 +1,21 @@
 //! Decisions that race with a change of their basis. On PostgreSQL, where writers wait for each
 //! other within a transaction.
 
-use std::time::Duration;
-
 use http::Method;
 use serde_json::json;
-use sqlx::{Connection as _, PgConnection};
 use store::members::Role;
 use store::users::Status;
 use store::{PasswordHash, members, projects, users, workspaces};
 use types::id::UserId;
 
 use crate::accounts::second_factor::Authenticator;
+use crate::postgres;
 use crate::support::{PASSWORD, TestControl};
-
-/// Time limit on a busy machine.
-const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
 /// Waits until a transaction waits for a lock of this database.
 async fn wait_for_lock_waiter(control: &TestControl) {
     let url = control.app.config.database_url.as_ref().unwrap();
-    let mut connection = PgConnection::connect(url.expose()).await.unwrap();
-    let waiting = "SELECT COUNT(*) FROM pg_stat_activity \
-        WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    tokio::time::timeout(WAIT_LIMIT, async {
-        while sqlx::query_scalar::<_, i64>(waiting)
-            .fetch_one(&mut connection)
-            .await
-            .unwrap()
-            == 0
-        {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .expect("a transaction waits");
+    postgres::wait_for_lock_waiter(url.expose()).await;
 }
 
 async fn password(control: &TestControl, of: UserId) -> Option<PasswordHash> {

@@ -1,8 +1,5 @@
 //! Host names that an operator has taken down.
 
-use std::time::Duration;
-
-use sqlx::{Connection as _, PgConnection};
 use store::changes::{self, Change, Kind};
 use store::domains::{self, Domain, State};
 use store::takedowns::{self, Takedown};
@@ -11,6 +8,7 @@ use types::id::ProjectId;
 
 use crate::database::{Database, both, commit};
 use crate::entities::domains::domain;
+use crate::postgres;
 use crate::world::{Person, at};
 
 both! {
@@ -94,31 +92,12 @@ async fn a_takedown_counts_for_each_project_that_gets_the_name(database: Databas
     }
 }
 
-/// Time limit on a busy machine.
-const WAIT_LIMIT: Duration = Duration::from_mins(1);
-
 /// Waits until a transaction waits for a lock, on PostgreSQL. On SQLite a second transaction starts
 /// only after the first one.
 async fn wait_for_lock_waiter(database: &Database) {
-    let Some(url) = &database.url else {
-        return;
-    };
-    let mut connection = PgConnection::connect(url).await.unwrap();
-    let waiting = "SELECT COUNT(*) FROM pg_stat_activity \
-        WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    tokio::time::timeout(WAIT_LIMIT, async {
-        while sqlx::query_scalar::<_, i64>(waiting)
-            .fetch_one(&mut connection)
-            .await
-            .unwrap()
-            == 0
-        {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .unwrap();
-    connection.close().await.unwrap();
+    if let Some(url) = &database.url {
+        postgres::wait_for_lock_waiter(url).await;
+    }
 }
 
 /// A project with the wildcard domain of a name, and another one whose domain of the name is
