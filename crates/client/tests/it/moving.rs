@@ -1,14 +1,13 @@
 //! Moves to another process of the engine.
 
-use svc_client::{Properties, Status};
-use tokio::time::timeout;
+use svc_client::{Agent, Properties, Status, Tunnel};
 use wire::{
     ErrorCode, Kind,
     message::{CloseTunnelRsp, MoveReq, ProxyConnReq},
 };
 
 use super::{
-    fake::{FakeEngine, SOON},
+    fake::{FakeEngine, Peer},
     until,
 };
 
@@ -18,15 +17,20 @@ fn move_req() -> Kind {
     })
 }
 
-#[tokio::test]
-async fn an_agent_is_online_at_the_new_process_before_it_reports_so() {
+/// An agent with the online tunnel `t-1`, which is asked to move, and its channel.
+async fn asked_to_move() -> (FakeEngine, Agent, Tunnel, Peer) {
     let engine = FakeEngine::start().await;
     let agent = engine.agent();
-    let mut tunnel = agent.open(Properties::http().named("demo"));
+    let tunnel = agent.open(Properties::http().named("demo"));
     let mut earlier = engine.control_with_tunnel().await;
-    timeout(SOON, tunnel.online()).await.unwrap().unwrap();
-
+    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
     earlier.send(move_req()).await;
+    (engine, agent, tunnel, earlier)
+}
+
+#[tokio::test]
+async fn an_agent_is_online_at_the_new_process_before_it_reports_so() {
+    let (engine, agent, tunnel, mut earlier) = asked_to_move().await;
     let mut next = engine.control().await;
     let request = next.tunnel_request().await;
     next.grant(&request, "t-2").await;
@@ -56,13 +60,7 @@ async fn an_agent_is_online_at_the_new_process_before_it_reports_so() {
 
 #[tokio::test]
 async fn an_agent_that_cannot_reach_the_new_process_tries_again() {
-    let engine = FakeEngine::start().await;
-    let agent = engine.agent();
-    let tunnel = agent.open(Properties::http().named("demo"));
-    let mut earlier = engine.control_with_tunnel().await;
-    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
-
-    earlier.send(move_req()).await;
+    let (engine, _agent, tunnel, mut earlier) = asked_to_move().await;
     engine.drop_next().await;
     let mut next = engine.control().await;
     let status = tunnel.status().borrow().clone();
@@ -78,12 +76,7 @@ async fn an_agent_that_cannot_reach_the_new_process_tries_again() {
 
 #[tokio::test]
 async fn a_tunnel_that_is_closed_after_a_move_accepts_no_visitor_of_the_old_process() {
-    let engine = FakeEngine::start().await;
-    let agent = engine.agent();
-    let tunnel = agent.open(Properties::http().named("demo"));
-    let mut earlier = engine.control_with_tunnel().await;
-    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
-    earlier.send(move_req()).await;
+    let (engine, _agent, tunnel, mut earlier) = asked_to_move().await;
     let mut next = engine.control().await;
     let request = next.tunnel_request().await;
     next.grant(&request, "t-2").await;
