@@ -99,6 +99,10 @@ impl Server {
         }
         let successor = self.ready.get("pid").and_then(Value::as_u64);
         self.successor = Some(successor.context("no pid")?);
+        self.wait_for_success()
+    }
+
+    fn wait_for_success(&mut self) -> Result<()> {
         let status = self.child.wait()?;
         ensure!(
             status.success(),
@@ -126,13 +130,7 @@ impl Server {
             return Ok(());
         }
         signal("-TERM", self.child.id().into())?;
-        let status = self.child.wait()?;
-        ensure!(
-            status.success(),
-            "it ended with {status}: {}",
-            self.log_end()
-        );
-        Ok(())
+        self.wait_for_success()
     }
 }
 
