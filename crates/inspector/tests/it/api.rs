@@ -1,6 +1,9 @@
 //! HTTP requests to the API.
 
-use std::{net::SocketAddr, process::Command};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    process::Command,
+};
 
 use client::tap::Visit;
 use inspector::{Inspector, InspectorServer, RecordingMode, Settings, serve};
@@ -13,8 +16,12 @@ use tokio::{
 const TOKEN: &str = "0123456789abcdef";
 
 async fn served(inspector: &Inspector) -> InspectorServer {
+    served_at(inspector, Ipv4Addr::LOCALHOST).await
+}
+
+async fn served_at(inspector: &Inspector, ip: Ipv4Addr) -> InspectorServer {
     let settings = Settings {
-        address: Some(([127, 0, 0, 1], 0).into()),
+        address: Some((ip, 0).into()),
         token: TOKEN.to_owned(),
         version: "0",
     };
@@ -52,7 +59,10 @@ fn recorded(inspector: &Inspector, to: &str, bytes: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn only_local_requests_with_the_token_are_answered() {
-    let serving = served(&Inspector::new(RecordingMode::Always)).await;
+    // No other program listens on this address of the loopback network, so that none is found on the
+    // port after the end of the server.
+    let unused = Ipv4Addr::new(127, 99, 0, 1);
+    let serving = served_at(&Inspector::new(RecordingMode::Always), unused).await;
     let at = serving.address();
     let token = format!("Authorization: Bearer {TOKEN}\r\n");
     for (fields, status) in [
@@ -81,7 +91,10 @@ async fn only_local_requests_with_the_token_are_answered() {
     }
     assert!(serving.url().ends_with(&format!("/#{TOKEN}")));
     serving.shutdown().await;
-    assert!(TcpStream::connect(at).await.is_err());
+    // Without an address of its own, the client could connect to itself.
+    let client = TcpSocket::new_v4().unwrap();
+    client.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    assert!(client.connect(at).await.is_err());
 }
 
 #[tokio::test]
