@@ -213,6 +213,10 @@ impl From<&Refusal> for Failure {
             RefusalKind::TakenOver => Self::new(Code::Conflict, message)
                 .named("taken_over")
                 .hint("`svc clients` shows the agents; give each its own --name to run several"),
+            // The engine has named the command that helps.
+            RefusalKind::NotAvailable if message.contains("`svc ") => {
+                Self::new(Code::NotAvailable, message)
+            }
             RefusalKind::NotAvailable => Self::new(Code::NotAvailable, message)
                 .hint("leave the option out, or use an engine that supports it"),
             RefusalKind::NotFound => Self::new(Code::Failed, message)
@@ -395,6 +399,13 @@ mod tests {
         assert_eq!(code(RefusalKind::NotAvailable) as u8, 5);
         assert_eq!(code(RefusalKind::Invalid) as u8, 1);
         assert_eq!(code(RefusalKind::NotFound) as u8, 1);
+    }
+
+    #[test]
+    fn an_engine_that_names_a_command_is_not_contradicted() {
+        let hint = |text| Failure::from(&Refusal::new(RefusalKind::NotAvailable, text)).hint;
+        assert_eq!(hint("no domain: `svc domain add a.example` adds it"), None);
+        assert!(hint("`identity` needs a platform").is_some());
     }
 
     #[test]

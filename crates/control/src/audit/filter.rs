@@ -1,6 +1,5 @@
 //! The filters of audit logs in queries.
 
-use jiff::Timestamp;
 use store::Period;
 use store::audit::{Filter, FilterActor};
 
@@ -28,8 +27,8 @@ impl AuditFilter {
         if target.as_deref().is_some_and(|id| !is_id(id)) {
             return Err(bad("target", "target is not the id of an object"));
         }
-        let start: Option<Timestamp> = query.parsed("start", TIME)?;
-        let end: Option<Timestamp> = query.parsed("end", TIME)?;
+        let start = query.time("start")?;
+        let end = query.time("end")?;
         if let (Some(start), Some(end)) = (start, end)
             && start >= end
         {
@@ -83,7 +82,6 @@ fn is_id(id: &str) -> bool {
 const MAX_BYTES: usize = 64;
 /// The actor of entries without a user.
 const PLATFORM: &str = "platform";
-const TIME: &str = "an RFC 3339 date and time";
 
 #[cfg(test)]
 mod tests {

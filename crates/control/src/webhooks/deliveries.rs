@@ -6,7 +6,6 @@ use std::sync::Arc;
 use api::control::webhooks::{WebhookDelivery, WebhookDeliveryList};
 use axum::Json;
 use axum::extract::State;
-use jiff::Timestamp;
 use serde_json::json;
 use store::deliveries::{self, Delivery, List, Status};
 use store::projects::Project;
@@ -35,8 +34,8 @@ pub(super) async fn list(
     let status = query.keyword("status", &STATUSES)?;
     let kind = query.text("eventType");
     let period = Period {
-        start: query.parsed::<Timestamp>("start", TIME)?,
-        end: query.parsed::<Timestamp>("end", TIME)?,
+        start: query.time("start")?,
+        end: query.time("end")?,
     };
     let order = query.order()?.unwrap_or(Order::Desc);
     query.finish()?;
@@ -144,7 +143,6 @@ async fn delivery_with_attempts(
 /// Number of attempts that the API returns.
 const MAX_ATTEMPTS: i64 = 100;
 const READ: Permission = Permission::NetworkWebhooksReadOnly;
-const TIME: &str = "an RFC 3339 date and time";
 const STATUSES: [(&str, Status); 6] = [
     ("pending", Status::Pending),
     ("delivering", Status::Delivering),

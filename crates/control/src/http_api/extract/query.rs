@@ -7,6 +7,7 @@ use std::sync::Arc;
 use api::control::{DEFAULT_PAGE_SIZE, MAX_PAGE, MAX_PAGE_SIZE};
 use axum::extract::FromRequestParts;
 use http::request::Parts;
+use jiff::Timestamp;
 use store::{Order, Paging};
 use types::form::decode;
 use types::problem::Problem;
@@ -74,6 +75,12 @@ impl Query {
                     .map_err(|_| bad(name, &format!("is not {expected}")))
             })
             .transpose()
+    }
+
+    /// Removes and returns a time.
+    pub fn time(&mut self, name: &str) -> HandlerResult<Option<Timestamp>> {
+        let expected = "an RFC 3339 date and time, such as 2026-12-31T23:59:59Z";
+        self.parsed(name, expected)
     }
 
     /// Removes and returns an integer within limits, both included.
