@@ -40,16 +40,7 @@ impl Folder {
     /// # Errors
     /// It cannot be read, or is longer than `limit` bytes.
     pub(crate) fn read(&self, name: &str, limit: usize) -> io::Result<Option<Vec<u8>>> {
-        let file = match File::open(self.path.join(name)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
-        let mut bytes = Vec::new();
-        file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
-        if bytes.len() > limit {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        Ok(Some(bytes))
+        read(&self.path.join(name), limit)
     }
 
     /// Writes a file, which is durable when this returns. After a crash either the old or the new
@@ -115,6 +106,23 @@ impl Folder {
 }
 
 const LOCK: &str = "lock";
+/// A whole file, which may be in the folder of another process; `None` if it does not exist.
+///
+/// # Errors
+/// It cannot be read, or is longer than `limit` bytes.
+pub(crate) fn read(path: &Path, limit: usize) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut bytes = Vec::new();
+    file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > limit {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(Some(bytes))
+}
+
 /// Suffix of a file that is being written.
 const FRESH: &str = ".new";
 

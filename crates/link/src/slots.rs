@@ -178,6 +178,17 @@ mod tests {
         assert_eq!(third.index, 2);
     }
 
+    #[test]
+    fn an_older_state_does_not_replace_one_that_was_deleted() {
+        let directory = tempfile::tempdir().unwrap();
+        let (endpoint, data) = (endpoint(directory.path()), directory.path().join("data"));
+        let slot = open_slot(&endpoint, &data, 1).unwrap();
+        fs::write(data.join("link.2/state"), "an older state").unwrap();
+        // The other process deletes its file when that lacks a revocation.
+        slot.link.adopt_state(&link_folder(&data, 0)).unwrap();
+        assert!(!data.join("link.2/state").exists());
+    }
+
     #[tokio::test]
     async fn the_state_of_an_ended_process_is_deleted() {
         let directory = tempfile::tempdir().unwrap();

@@ -4,8 +4,7 @@
 //! revoked is worse than none. A failed save is retried for the lifetime of the process; a file
 //! that lacks a revocation is deleted.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,7 +15,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::folder::Folder;
+use crate::folder::{Folder, read};
 use crate::pace::{Pace, random};
 use crate::reader::MAX_SNAPSHOT_BYTES;
 use crate::state::{MAX_FILE_BYTES, State};
@@ -90,22 +89,16 @@ impl Storage {
         Ok(Some(state))
     }
 
-    /// Copies the file of another process, which still uses it. Blocks.
+    /// Copies the file of another process, which still uses it. If that process has deleted it, an
+    /// older file of this folder is deleted as well, because it lacks later revocations. Blocks.
     ///
     /// # Errors
     /// Those of the file system; a missing file is not an error.
     pub(crate) fn adopt(&self, folder: &Path) -> io::Result<()> {
-        let file = match File::open(folder.join(STATE)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            file => file?,
-        };
-        let mut bytes = Vec::new();
-        file.take(MAX_FILE_BYTES as u64 + 1)
-            .read_to_end(&mut bytes)?;
-        if bytes.len() > MAX_FILE_BYTES {
-            return Err(io::ErrorKind::FileTooLarge.into());
+        match read(&folder.join(STATE), MAX_FILE_BYTES)? {
+            Some(bytes) => self.folder.write(STATE, &bytes),
+            None => self.delete(),
         }
-        self.folder.write(STATE, &bytes)
     }
 
     /// Deletes the file. Blocks.
