@@ -17,6 +17,17 @@ fn move_req() -> Kind {
     })
 }
 
+/// A visitor of a tunnel.
+fn visitor(tunnel_id: &str) -> Kind {
+    Kind::ProxyConnReq(ProxyConnReq {
+        tunnel_id: tunnel_id.to_owned(),
+        stream_id: "0123456789abcdef01234567".to_owned(),
+        secret: Some("one-time".into()),
+        source_ip: None,
+        proxy_endpoint: None,
+    })
+}
+
 /// An agent with the online tunnel `t-1`, which is asked to move, and its channel.
 async fn asked_to_move() -> (FakeEngine, Agent, Tunnel, Peer) {
     let engine = FakeEngine::start().await;
@@ -33,6 +44,10 @@ async fn an_agent_is_online_at_the_new_process_before_it_reports_so() {
     let (engine, agent, tunnel, mut earlier) = asked_to_move().await;
     let mut next = engine.control().await;
     let request = next.tunnel_request().await;
+    // Before the grant, the earlier channel reports no move: its next message is this refusal.
+    earlier.send(visitor("unknown")).await;
+    let refusal = earlier.next().await;
+    assert!(matches!(refusal, Kind::ProxyConnRsp(_)), "{refusal:?}");
     next.grant(&request, "t-2").await;
     let answer = earlier.next().await;
     assert!(matches!(answer, Kind::MoveRsp(_)), "{answer:?}");
@@ -89,14 +104,7 @@ async fn a_tunnel_that_is_closed_after_a_move_accepts_no_visitor_of_the_old_proc
         matches!(&close, Kind::CloseTunnelReq(close) if close.tunnel_id == "t-2"),
         "{close:?}"
     );
-    let visitor = ProxyConnReq {
-        tunnel_id: "t-1".to_owned(),
-        stream_id: "0123456789abcdef01234567".to_owned(),
-        secret: Some("one-time".into()),
-        source_ip: None,
-        proxy_endpoint: None,
-    };
-    earlier.send(Kind::ProxyConnReq(visitor)).await;
+    earlier.send(visitor("t-1")).await;
     let answer = earlier.next().await;
     let Kind::ProxyConnRsp(answer) = answer else {
         panic!("{answer:?}");
