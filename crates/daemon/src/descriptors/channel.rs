@@ -235,12 +235,18 @@ mod tests {
         let long = vec![0; MAX_PAYLOAD + 1];
         let error = writer.send(&long, &[]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-        let (mut reader, raw) = frames(far);
-        drop(raw);
-        let mut head = u32::MAX.to_be_bytes().to_vec();
-        head.push(0);
-        send_once(writer.stream.as_raw_fd(), &head, &[]).unwrap();
-        let error = reader.next().await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        let many = vec![far.as_fd(); MAX_DESCRIPTORS + 1];
+        let error = writer.send(b"", &many).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        // A payload that is too long, too many descriptors, and one that was not sent.
+        for (length, count) in [(u32::MAX, 0), (0, 201), (0, 1)] {
+            let (near, far) = UnixStream::pair().unwrap();
+            let (mut reader, _writer) = frames(far);
+            let mut head = length.to_be_bytes().to_vec();
+            head.push(count);
+            send_once(near.as_raw_fd(), &head, &[]).unwrap();
+            let error = reader.next().await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{length} {count}");
+        }
     }
 }

@@ -235,6 +235,10 @@ mod tests {
         let (one, _) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut inherited = InheritedSockets::none();
         assert!(inherited.add("unix", one.into()).is_err());
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listening = std::os::unix::net::UnixListener::bind(path).unwrap();
+        assert!(inherited.add("listening", listening.into()).is_err());
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(inherited.add("file", file.into()).is_err());
         let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
