@@ -263,4 +263,15 @@ mod tests {
         assert_eq!(process_of(new.peer_among(&both)), None);
         assert_eq!(process_of(new.peer_among(&["0123456789abcdef"])), None);
     }
+
+    #[test]
+    fn a_connection_for_an_earlier_process_is_passed_through_the_one_between() {
+        let newest = Handover::new(true);
+        let (between, _to_between) = Peer::new(vec!["b".to_owned(), "a".to_owned()]);
+        newest.old_peer.store(Some(between));
+        let earlier = newest.peer_among(&["a"]).unwrap();
+        assert_eq!(earlier.processes(), ["b", "a"]);
+        // The next process can reach both.
+        assert_eq!(newest.earlier(), ["b", "a"]);
+    }
 }
