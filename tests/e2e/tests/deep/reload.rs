@@ -157,7 +157,8 @@ impl SupervisedEngine {
         })
     }
 
-    /// Waits for the agent and one more visit, and returns all visits, and the engine for the message of a failure.
+    /// Waits for the agent and one more visit. Returns all visits, and the engine for the message of a
+    /// failure.
     async fn finish(mut self) -> Result<(Vec<Visit>, Svc)> {
         self.agent.online_again()?;
         let last = self.visitor.visit_while(PERIOD, |count| count == 0).await?;

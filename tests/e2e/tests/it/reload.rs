@@ -183,9 +183,8 @@ fn a_restart_with_inherited_listeners_refuses_no_connection() -> Result<()> {
     early.write_all(b"not TLS\r\n\r\n")?;
     svc.start_again()?;
     // It is accepted: the engine answers with an alert, or closes.
-    match early.read(&mut [0; 16]) {
-        Ok(length) => assert!(length <= 16),
-        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
+    if let Err(error) = early.read(&mut [0; 16]) {
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     }
     agent.online_again()?;
     assert_eq!(Curl::new(&svc).get(&[&agent.url("/")])?.status, 200);
