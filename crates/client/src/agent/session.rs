@@ -364,13 +364,14 @@ impl Session {
 
     /// Time of the next action without a message of the engine.
     fn wake_at(&self) -> Instant {
-        let waiting = self
-            .tunnels
-            .values()
-            .filter_map(|tunnel| match tunnel.step {
-                Progress::Waiting { until } => Some(until),
-                _ => None,
-            });
+        // A channel that is replaced or ends requests no tunnel again, so that time would stay in the
+        // past, and this loop would never wait.
+        let has_requests = !self.is_replaced && self.ending.is_none();
+        let tunnels = self.tunnels.values().filter(|_| has_requests);
+        let waiting = tunnels.filter_map(|tunnel| match tunnel.step {
+            Progress::Waiting { until } => Some(until),
+            _ => None,
+        });
         let ending = self.ending.map(|since| since + CLOSE_TIMEOUT);
         waiting
             .chain(ending)

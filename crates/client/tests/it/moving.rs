@@ -1,8 +1,11 @@
 //! Moves to another process of the engine.
 
+use std::time::Instant;
+
 use svc_client::{Agent, Properties, Status, Tunnel};
+use tokio::runtime::Handle;
 use wire::{
-    ErrorCode, Kind,
+    Error, ErrorCode, Kind,
     message::{CloseTunnelRsp, MoveReq, ProxyConnReq},
 };
 
@@ -87,6 +90,41 @@ async fn an_agent_that_cannot_reach_the_new_process_tries_again() {
     next.grant(&request, "t-2").await;
     let answer = earlier.next().await;
     assert!(matches!(answer, Kind::MoveRsp(_)), "{answer:?}");
+}
+
+/// The tunnel is requested again on the new channel only. The earlier one has nothing to do meanwhile.
+#[tokio::test]
+async fn an_earlier_channel_is_idle_while_a_tunnel_waits_for_its_next_request() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let tunnel = agent.open(Properties::http());
+    let mut earlier = engine.control().await;
+    let request = earlier.tunnel_request().await;
+    let unavailable = Error::service_unavailable("the engine is being replaced");
+    earlier.refuse_tunnel(&request, unavailable).await;
+    earlier.send(move_req()).await;
+    let mut next = engine.control().await;
+    let request = next.tunnel_request().await;
+    next.grant(&request, "t-2").await;
+    until(&tunnel, |status| matches!(status, Status::Online(_))).await;
+
+    // The second one follows a second after the first one, when the wait is over.
+    for _ in 0..2 {
+        heartbeat(&mut earlier).await;
+    }
+    let metrics = Handle::current().metrics();
+    let (busy_before, began) = (metrics.worker_total_busy_duration(0), Instant::now());
+    heartbeat(&mut earlier).await;
+    let busy = metrics
+        .worker_total_busy_duration(0)
+        .saturating_sub(busy_before);
+    let lasted = began.elapsed();
+    assert!(busy < lasted / 2, "busy for {busy:?} of {lasted:?}");
+}
+
+/// Waits for the next heartbeat of a channel.
+async fn heartbeat(channel: &mut Peer) {
+    while !matches!(channel.next_of_any_kind().await, Kind::Heartbeat(_)) {}
 }
 
 #[tokio::test]
