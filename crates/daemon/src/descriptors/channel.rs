@@ -235,7 +235,7 @@ mod tests {
         let long = vec![0; MAX_PAYLOAD + 1];
         let error = writer.send(&long, &[]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
-        let many = vec![far.as_fd(); MAX_DESCRIPTORS + 1];
+        let many = [far.as_fd(); MAX_DESCRIPTORS + 1];
         let error = writer.send(b"", &many).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         // A payload that is too long, too many descriptors, and one that was not sent.
