@@ -76,6 +76,28 @@ impl TestEngine {
         sections: &str,
         clock: Arc<dyn Clock>,
     ) -> Self {
+        Self::launch_managed(platform, data_dir, sections, &[], clock).await
+    }
+
+    /// As [`Self::managed_with`], with environment variables that override the file.
+    pub async fn managed_with_variables(
+        platform: &FakePlatform,
+        sections: &str,
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let clock = Arc::new(SystemClock);
+        let engine = Self::launch_managed(platform, None, sections, variables, clock).await;
+        engine.informed().await;
+        engine
+    }
+
+    async fn launch_managed(
+        platform: &FakePlatform,
+        data_dir: Option<&Path>,
+        sections: &str,
+        variables: &[(&str, &str)],
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let token = directory.path().join("enrolment-token");
         std::fs::write(&token, platform.secret()).expect("a directory that can be written");
@@ -87,7 +109,7 @@ impl TestEngine {
             data_dir.unwrap_or(&own).display(),
         );
         let followed = Some((platform.clone(), directory));
-        Self::launch(&control_plane, sections, &[], clock, followed).await
+        Self::launch(&control_plane, sections, variables, clock, followed).await
     }
 
     async fn launch(

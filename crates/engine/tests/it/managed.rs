@@ -8,6 +8,7 @@ mod reporting;
 mod revoked;
 mod servers;
 mod tokens;
+mod unknown_names;
 
 use client::{Agent, Properties, Target};
 use testing::{Answer, FakePlatform, RawVisitor, TestEngine, TestTunnel, Upstream};
