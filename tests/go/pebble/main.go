@@ -5,6 +5,8 @@
 // directory (ca.pem) and the root of its certificates (root.pem) to the directory, and prints one
 // line of JSON with its addresses. Every name resolves to this machine, except `nowhere.…`, unless
 // PEBBLE_DNS_SERVER is the address of another name server, which is asked over TCP.
+// PEBBLE_ALTERNATE_ROOTS is the number of alternative chains, and PEBBLE_CHAIN_LENGTH the number of
+// intermediate certificates of each chain, as for its own program.
 //
 // The management address has Pebble's own routes, and adds and removes TXT records:
 // `PUT /txt/NAME/VALUE`, `DELETE /txt/NAME/VALUE`. `POST /deactivate/ID` deactivates an account.
@@ -60,7 +62,8 @@ func main() {
 
 	store := db.NewMemoryStore()
 	profiles := map[string]ca.Profile{"default": {Description: "the default profile"}}
-	authority := ca.New(logger, store, "", "ecdsa", 0, 1, profiles)
+	alternatives := setting("PEBBLE_ALTERNATE_ROOTS", 0)
+	authority := ca.New(logger, store, "", "ecdsa", alternatives, setting("PEBBLE_CHAIN_LENGTH", 1), profiles)
 	server := resolver.Addr().String()
 	if other := os.Getenv("PEBBLE_DNS_SERVER"); other != "" {
 		server = other
@@ -286,6 +289,14 @@ func listen() net.Listener {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
 	return listener
+}
+
+// The number in an environment variable, or the usual one.
+func setting(name string, usual int) int {
+	if text := os.Getenv(name); text != "" {
+		return number(text)
+	}
+	return usual
 }
 
 func number(text string) int {

@@ -1,6 +1,7 @@
 //! Certificates that an engine, a platform or a relay orders from Pebble, the test authority of Let's
 //! Encrypt.
 
+mod chains;
 mod dns;
 mod domains;
 mod faults;
