@@ -10,6 +10,7 @@ mod public_domain;
 mod public_page;
 mod renewal;
 mod servers;
+mod unknown_names;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
