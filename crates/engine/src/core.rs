@@ -73,6 +73,8 @@ pub(crate) struct Core {
     pub(crate) reports: Option<Reports>,
     pub(crate) metrics: EngineMetrics,
     pub(crate) shutdown: Shutdown,
+    /// Cancelled shortly before the deadline of a drain: WebSockets are closed.
+    pub(crate) closing: CancellationToken,
     /// Every task that serves a visitor; a drain waits for them.
     pub(crate) visits: TaskTracker,
     /// Connections to other servers (`tls.routes`); a drain waits for them last.
@@ -225,6 +227,8 @@ pub(crate) struct Worker {
     /// Cancelled when the engine drains. Each worker has its own token, because waiting on a shared
     /// one would make the cores contend for its lock.
     pub(crate) drain: CancellationToken,
+    /// The worker's own token of [`Core::closing`].
+    pub(crate) closing: CancellationToken,
     /// Connections to services that wait for the next request.
     pub(crate) upstreams: Mutex<UpstreamPool>,
     /// Visits that are closed when the authorization of their visitor ends.

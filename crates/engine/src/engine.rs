@@ -50,6 +50,10 @@ use self::listeners::Listeners;
 /// Time limit for agents and their last messages once the visits are over.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// Part of a drain, at its end, in which WebSockets are closed: Close frames and disconnects have a
+/// second each, and connections of visitors close after them. At most half of the drain.
+const CLOSING: Duration = Duration::from_secs(3);
+
 /// A running engine. It stops on its [`Shutdown`]; dropping this value does not stop it.
 #[derive(Debug)]
 pub struct RunningEngine {
@@ -248,6 +252,7 @@ async fn start_parts(
         reports: managed.as_ref().map(PlatformLink::reports),
         metrics: EngineMetrics::new(),
         shutdown,
+        closing: CancellationToken::new(),
         visits,
         routed: TaskTracker::new(),
         agents: TaskTracker::new(),
@@ -363,6 +368,7 @@ fn worker_states(core: &Arc<Core>, workers: &Workers) -> Box<[Arc<Worker>]> {
             runtime: runtime.clone(),
             core: Arc::clone(core),
             drain: core.shutdown.drain().child_token(),
+            closing: core.closing.child_token(),
             upstreams: parking_lot::Mutex::new(UpstreamPool::default()),
             active_visits: ActiveVisits::default(),
             active: AtomicUsize::new(0),
@@ -500,7 +506,7 @@ fn refresh_state(core: &Core, parts: &Parts) {
 }
 
 /// Waits for the visits, and for those of the process before if connections for it are passed through
-/// this one.
+/// this one. WebSockets are closed shortly before the deadline.
 async fn finish_visits(core: &Core) {
     let finished = async {
         core.visits.wait().await;
@@ -508,8 +514,15 @@ async fn finish_visits(core: &Core) {
             core.handover.predecessor_ended().cancelled().await;
         }
     };
+    let deadline = core.shutdown.deadline();
+    let closing = async {
+        tokio::time::sleep(deadline.saturating_sub(CLOSING.min(deadline / 2))).await;
+        core.closing.cancel();
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         () = finished => {}
+        () = closing => {}
         () = core.shutdown.hard().cancelled() => {}
     }
 }

@@ -12,7 +12,7 @@
 //! the head for the service. [`headers`] selects the header fields that are forwarded. [`upstream`]
 //! keeps connections to services. [`builtin`] serves the paths that the edge reserves on every host
 //! name. [`access_record`] feeds the access log, the metrics and the usage reports. [`raw`] copies
-//! TLS and TCP.
+//! TLS and TCP. [`websocket`] copies WebSockets.
 
 pub(crate) mod access_record;
 mod builtin;
@@ -28,6 +28,7 @@ mod response_timeout;
 pub(crate) mod revocation;
 mod routing;
 mod upstream;
+mod websocket;
 
 use std::sync::Arc;
 use std::time::Duration;

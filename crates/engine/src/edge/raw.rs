@@ -15,6 +15,7 @@ use crate::agents::{Agent, TunnelStream};
 use crate::core::Worker;
 use crate::edge::upstream;
 use crate::edge::upstream::UpstreamIo;
+use crate::edge::websocket::{self, DrainEnd};
 use crate::limits::{self, ThrottledStream};
 use crate::live::LiveTunnel;
 
@@ -148,15 +149,20 @@ pub(crate) async fn serve_dial<V: VisitorStream>(
 
 /// Copies in both directions after an upgrade. Each poll updates the byte counts of `record`, so
 /// they survive if this future is dropped. `already_sent`: the bytes sent before, to the service
-/// and to the visitor.
+/// and to the visitor. `end`: only for a WebSocket.
 pub(super) async fn pump_upgraded<A: Stream, B: Stream>(
     source: Source,
     visitor: &mut A,
     service: &mut B,
     record: &mut AccessRecord,
     already_sent: (usize, usize),
+    end: Option<DrainEnd>,
 ) -> std::io::Result<()> {
     let (sent_to_service, sent_to_visitor) = (already_sent.0 as u64, already_sent.1 as u64);
+    if let Some(end) = end {
+        let sent = (sent_to_service, sent_to_visitor);
+        return websocket::pump(source, visitor, service, record, sent, end).await;
+    }
     let mut copy = BidirectionalCopy::new(source);
     poll_fn(|cx| {
         let polled = copy.poll(cx, visitor, service);

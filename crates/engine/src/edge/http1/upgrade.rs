@@ -9,6 +9,7 @@ use super::{NextStep, Request, Visitor};
 use crate::edge::access_record::Outcome;
 use crate::edge::raw;
 use crate::edge::upstream::Http1;
+use crate::edge::websocket::DrainEnd;
 
 /// An upgrade that the edge requested from a service. The edge parses nothing after a 101
 /// response, so the response must belong to this request.
@@ -83,6 +84,10 @@ pub(in crate::edge) async fn run(
     head.extend_from_slice(upstream.unread());
     let early = visitor.io.unread().to_vec();
     visitor.io.consume(early.len());
+    let is_websocket = request.admitted.upgrade.as_ref();
+    let is_websocket = is_websocket.is_some_and(Upgrade::is_websocket);
+    let closing = visitor.worker.closing.clone();
+    let end = is_websocket.then(|| DrainEnd::new(closing, &early, upstream.unread()));
     let joined = async {
         visitor.io.io.write_all(&head).await?;
         visitor.io.io.flush().await?;
@@ -92,7 +97,8 @@ pub(in crate::edge) async fn run(
         }
         let sent = (early.len(), head.len());
         let source = visitor.connection.source.into();
-        raw::pump_upgraded(source, &mut visitor.io.io, &mut upstream.io, record, sent).await
+        let (visitor, service) = (&mut visitor.io.io, &mut upstream.io);
+        raw::pump_upgraded(source, visitor, service, record, sent, end).await
     };
     match joined.await {
         Ok(()) => {

@@ -43,6 +43,7 @@ use crate::edge::upstream::{
     Connection, Http1, Http2, Http2Exchange, Http2ResponseError, ServiceBody, ServiceResponse,
     StreamPermit,
 };
+use crate::edge::websocket::DrainEnd;
 use crate::random::random_bytes;
 
 /// Serves one request. `body` is `None` if the request has no body.
@@ -316,7 +317,8 @@ pub(in crate::edge) async fn upgrade(
     let Some(upgrade) = &mut forward.upgrade else {
         return refuse(&forward, record, &Problem::not_implemented());
     };
-    if upgrade.is_websocket() {
+    let is_websocket = upgrade.is_websocket();
+    if is_websocket {
         add_websocket_key(&mut forward.head, upgrade);
     }
     let started = Instant::now();
@@ -377,6 +379,7 @@ pub(in crate::edge) async fn upgrade(
     }
     record.mark_first_byte();
     record.set_status(200);
+    let closing = worker.closing.clone();
     worker.spawn(async move {
         let Ok(mut visitor) = upgraded.await else {
             return;
@@ -398,7 +401,9 @@ pub(in crate::edge) async fn upgrade(
         }
         let sent = (0, early.len());
         let service = &mut upstream.io;
-        let pumping = raw::pump_upgraded(source.into(), &mut visitor, service, &mut record, sent);
+        let end = is_websocket.then(|| DrainEnd::new(closing, &[], &early));
+        let source = source.into();
+        let pumping = raw::pump_upgraded(source, &mut visitor, service, &mut record, sent, end);
         let pumped = tokio::select! {
             biased;
             pumped = pumping => pumped,

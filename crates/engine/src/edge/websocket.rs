@@ -1,0 +1,279 @@
+//! WebSockets through the edge. Bytes are copied as they arrive. Only the lengths of frames are
+//! read, so that a drain can end a conversation between two frames, with a Close frame to each side.
+
+mod frames;
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use transport::memory::Source;
+use transport::{BidirectionalCopy, Stream};
+
+use self::frames::{FrameTracker, close_of_client, close_of_server};
+use crate::edge::access_record::AccessRecord;
+use crate::random::random_bytes;
+
+/// Time for the end of a frame that is being sent and for the Close frames of both sides, and again
+/// for their disconnects: a round trip on a slow line.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+
+/// Reason for a reset, in the record of the visit.
+const IN_A_FRAME: &str = "the engine stopped in the middle of a WebSocket frame";
+
+/// The end that a drain gives to a WebSocket.
+pub(in crate::edge) struct DrainEnd {
+    to_service: FrameTracker,
+    to_visitor: FrameTracker,
+    closing: CancellationToken,
+}
+
+impl DrainEnd {
+    /// WebSockets are closed when `closing` is cancelled. `to_service` and `to_visitor` are the bytes
+    /// that were sent after the upgrade.
+    pub(in crate::edge) fn new(
+        closing: CancellationToken,
+        to_service: &[u8],
+        to_visitor: &[u8],
+    ) -> Self {
+        Self {
+            to_service: FrameTracker::after(to_service),
+            to_visitor: FrameTracker::after(to_visitor),
+            closing,
+        }
+    }
+}
+
+/// Copies in both directions until both have ended or the drain ends them. Each poll updates the byte
+/// counts of `record`. `already_sent`: the bytes sent before, to the service and to the visitor.
+pub(in crate::edge) async fn pump<A: Stream, B: Stream>(
+    source: Source,
+    visitor: &mut A,
+    service: &mut B,
+    record: &mut AccessRecord,
+    already_sent: (u64, u64),
+    end: DrainEnd,
+) -> io::Result<()> {
+    let mut conversation = Conversation {
+        copy: BidirectionalCopy::new(source),
+        visitor: FrameWriter::new(visitor, end.to_visitor),
+        service: FrameWriter::new(service, end.to_service),
+        already_sent,
+    };
+    let copied = tokio::select! {
+        biased;
+        copied = poll_fn(|cx| conversation.poll(cx, record)) => Some(copied),
+        () = end.closing.cancelled() => None,
+    };
+    match copied {
+        Some(copied) => copied,
+        // The future is boxed, because few conversations last until then.
+        None => Box::pin(conversation.close(record)).await,
+    }
+}
+
+/// A visitor and a service, both directions.
+struct Conversation<'a, A, B> {
+    copy: BidirectionalCopy,
+    visitor: FrameWriter<'a, A>,
+    service: FrameWriter<'a, B>,
+    already_sent: (u64, u64),
+}
+
+impl<A: Stream, B: Stream> Conversation<'_, A, B> {
+    /// Copies as much as possible. Ready when both directions have ended.
+    fn poll(&mut self, cx: &mut Context<'_>, record: &mut AccessRecord) -> Poll<io::Result<()>> {
+        let polled = self.copy.poll(cx, &mut self.visitor, &mut self.service);
+        let (to_service, to_visitor) = self.already_sent;
+        record.set_bytes(
+            (to_service + self.copy.a_to_b()).saturating_sub(self.service.discarded),
+            (to_visitor + self.copy.b_to_a()).saturating_sub(self.visitor.discarded),
+        );
+        polled
+    }
+
+    /// Sends a Close frame to each side, waits for theirs, and disconnects. A side that is in the
+    /// middle of a frame for too long gets none.
+    ///
+    /// # Errors
+    /// The data for the visitor is incomplete.
+    async fn close(mut self, record: &mut AccessRecord) -> io::Result<()> {
+        self.visitor.close_with(close_of_server());
+        self.service.close_with(close_of_client(random_bytes()));
+        let closing = poll_fn(|cx| self.poll_close(cx, record));
+        let closed = timeout(CLOSE_LIMIT, closing).await;
+        if self.service.has_ended() {
+            // A service that is gone needs no end.
+            timeout(CLOSE_LIMIT, self.service.shutdown()).await.ok();
+        }
+        if !self.visitor.has_ended() {
+            return Err(match closed {
+                Ok(Err(error)) => error,
+                Ok(Ok(())) | Err(_) => io::Error::other(IN_A_FRAME),
+            });
+        }
+        let disconnecting = async {
+            self.visitor.shutdown().await?;
+            // Unread bytes would reset the connection, and could discard the Close frame.
+            tokio::io::copy(&mut self.visitor, &mut tokio::io::sink()).await
+        };
+        // A visitor that stays is disconnected.
+        timeout(CLOSE_LIMIT, disconnecting).await.ok();
+        Ok(())
+    }
+
+    /// Ready when both sides have got and sent a Close frame, or both directions have ended.
+    fn poll_close(
+        &mut self,
+        cx: &mut Context<'_>,
+        record: &mut AccessRecord,
+    ) -> Poll<io::Result<()>> {
+        let copied = self.poll(cx, record);
+        if copied.is_ready() {
+            return copied;
+        }
+        let to_visitor = self.visitor.poll_close(cx)?;
+        let to_service = self.service.poll_close(cx)?;
+        ready!(to_visitor);
+        ready!(to_service);
+        if self.visitor.frames.has_closed() && self.service.frames.has_closed() {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+/// A stream that follows the frames written to it. Reads pass unchanged.
+struct FrameWriter<'a, S> {
+    io: &'a mut S,
+    /// The position in the frames of the other side.
+    frames: FrameTracker,
+    state: WriterState,
+    /// Bytes that were accepted after the Close frame, and not sent.
+    discarded: u64,
+}
+
+/// The end of what is written.
+enum WriterState {
+    /// All frames pass.
+    Open,
+    /// These bytes of a Close frame follow the current frame.
+    Closing(Bytes),
+    /// A Close frame was sent. Later frames are discarded.
+    Closed,
+    /// The stream was shut down.
+    Shutdown,
+}
+
+impl<'a, S: Stream> FrameWriter<'a, S> {
+    fn new(io: &'a mut S, frames: FrameTracker) -> Self {
+        Self {
+            io,
+            frames,
+            state: WriterState::Open,
+            discarded: 0,
+        }
+    }
+
+    /// Lets `frame` follow the current frame, if the stream is not shut down.
+    fn close_with(&mut self, frame: Bytes) {
+        if matches!(self.state, WriterState::Open) {
+            self.state = WriterState::Closing(frame);
+        }
+    }
+
+    /// True if nothing follows any more.
+    fn has_ended(&self) -> bool {
+        matches!(self.state, WriterState::Closed | WriterState::Shutdown)
+    }
+
+    /// Sends the Close frame at the end of the current frame. Ready when nothing follows any more.
+    /// In the middle of a frame the next write wakes the task.
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let rest = match &mut self.state {
+            WriterState::Closing(rest) => rest,
+            WriterState::Open => return Poll::Pending,
+            WriterState::Closed | WriterState::Shutdown => return Poll::Ready(Ok(())),
+        };
+        if !self.frames.is_at_boundary() {
+            return Poll::Pending;
+        }
+        if self.frames.has_closed() {
+            // The other side has sent its own one.
+            rest.clear();
+        }
+        while !rest.is_empty() {
+            let written = ready!(Pin::new(&mut *self.io).poll_write(cx, rest))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            rest.advance(written);
+        }
+        ready!(Pin::new(&mut *self.io).poll_flush(cx))?;
+        self.state = WriterState::Closed;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: Stream> AsyncRead for FrameWriter<'_, S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.get_mut().io).poll_read(cx, buf)
+    }
+}
+
+impl<S: Stream> AsyncWrite for FrameWriter<'_, S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let passed = match this.state {
+            WriterState::Open => bytes,
+            WriterState::Closing(_) if !this.frames.is_at_boundary() => {
+                let mut ahead = this.frames;
+                let end = ahead.advance_frame(bytes);
+                bytes.get(..end).unwrap_or_default()
+            }
+            WriterState::Closing(_) | WriterState::Closed | WriterState::Shutdown => {
+                ready!(this.poll_close(cx))?;
+                this.frames.advance(bytes);
+                this.discarded += bytes.len() as u64;
+                return Poll::Ready(Ok(bytes.len()));
+            }
+        };
+        let written = ready!(Pin::new(&mut *this.io).poll_write(cx, passed))?;
+        this.frames
+            .advance(passed.get(..written).unwrap_or_default());
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        match this.state {
+            WriterState::Closing(_) if this.frames.is_at_boundary() => {
+                ready!(this.poll_close(cx))?;
+            }
+            WriterState::Shutdown => return Poll::Ready(Ok(())),
+            WriterState::Open | WriterState::Closing(_) | WriterState::Closed => {}
+        }
+        ready!(Pin::new(&mut *this.io).poll_shutdown(cx))?;
+        this.state = WriterState::Shutdown;
+        Poll::Ready(Ok(()))
+    }
+}
