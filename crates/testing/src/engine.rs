@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -148,7 +147,7 @@ impl TestEngine {
             .map(|(name, value)| (String::from(*name), String::from(*value)));
         let config = EngineConfig::load(Some(&file), variables)
             .unwrap_or_else(|error| panic!("the configuration of the test: {error}"));
-        let shutdown = Shutdown::new(DRAIN);
+        let shutdown = Shutdown::new(config.timeouts.drain);
         let running = Box::pin(engine::start_with_clock(config, shutdown.clone(), clock)).await;
         let running = running.unwrap_or_else(|error| panic!("the engine: {error}"));
         let addr = running.tls_addr();
@@ -281,7 +280,8 @@ impl TestEngine {
         TestTunnel::open(self.agent().await, properties, target).await
     }
 
-    /// Drains the engine and waits until it has stopped.
+    /// Drains the engine and waits until it has stopped. Only WebSockets of tunnels have a time limit,
+    /// that of `timeouts.drain_seconds`.
     pub async fn stop(mut self) {
         self.shutdown.request();
         if let Some(running) = self.running.take() {
@@ -302,7 +302,7 @@ impl TestEngine {
         let yaml = yaml.replace("'127.0.0.1:0'", &format!("'{}'", self.addr));
         std::fs::write(&file, yaml).expect("a directory that can be written");
         let config = EngineConfig::load(Some(&file), []).expect("the configuration was valid");
-        self.shutdown = Shutdown::new(DRAIN);
+        self.shutdown = Shutdown::new(config.timeouts.drain);
         let starting = async {
             loop {
                 match engine::start(config.clone(), self.shutdown.clone()).await {
@@ -340,5 +340,3 @@ fn encoded(text: &str) -> String {
 
 /// Only for engines of a single test.
 const SECRET: &str = "a-secret-of-tests-that-is-long-enough-for-hs256";
-
-const DRAIN: Duration = Duration::from_secs(10);

@@ -269,11 +269,83 @@ impl<S: Stream> AsyncWrite for FrameWriter<'_, S> {
             WriterState::Closing(_) if this.frames.is_at_boundary() => {
                 ready!(this.poll_close(cx))?;
             }
+            // The other side ended because of its Close frame, so this side must see an error.
+            WriterState::Closing(_) => return Poll::Ready(Err(io::Error::other(IN_A_FRAME))),
             WriterState::Shutdown => return Poll::Ready(Ok(())),
-            WriterState::Open | WriterState::Closing(_) | WriterState::Closed => {}
+            WriterState::Open | WriterState::Closed => {}
         }
         ready!(Pin::new(&mut *this.io).poll_shutdown(cx))?;
         this.state = WriterState::Shutdown;
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+
+    use super::*;
+
+    /// Everything that the other end of a stream receives after it was shut down.
+    async fn received(
+        mut writer: FrameWriter<'_, DuplexStream>,
+        mut peer: DuplexStream,
+    ) -> Vec<u8> {
+        writer.shutdown().await.unwrap();
+        let mut received = Vec::new();
+        peer.read_to_end(&mut received).await.unwrap();
+        received
+    }
+
+    #[tokio::test]
+    async fn a_close_frame_follows_the_current_frame_and_is_the_last() {
+        let (mut io, peer) = duplex(64);
+        let mut writer = FrameWriter::new(&mut io, FrameTracker::default());
+        writer.write_all(&[0x82, 3, 1]).await.unwrap();
+        writer.close_with(close_of_server());
+        let early = poll_fn(|cx| Poll::Ready(writer.poll_close(cx))).await;
+        assert!(early.is_pending());
+        writer.write_all(&[2, 3, 0x81, 1, b'x']).await.unwrap();
+        assert!(writer.has_ended());
+        assert_eq!(writer.discarded, 3);
+        let received = received(writer, peer).await;
+        assert_eq!(received, [0x82, 3, 1, 2, 3, 0x88, 2, 0x03, 0xe9]);
+    }
+
+    #[tokio::test]
+    async fn a_silent_stream_is_closed_at_once() {
+        let (mut io, peer) = duplex(64);
+        let mut writer = FrameWriter::new(&mut io, FrameTracker::after(&[0x82, 1, 0]));
+        writer.close_with(close_of_server());
+        poll_fn(|cx| writer.poll_close(cx)).await.unwrap();
+        assert_eq!(received(writer, peer).await, close_of_server());
+    }
+
+    #[tokio::test]
+    async fn no_close_frame_follows_that_of_the_other_side() {
+        let (mut io, peer) = duplex(64);
+        let mut writer = FrameWriter::new(&mut io, FrameTracker::default());
+        writer.write_all(&[0x88, 0]).await.unwrap();
+        writer.close_with(close_of_server());
+        poll_fn(|cx| writer.poll_close(cx)).await.unwrap();
+        assert_eq!(received(writer, peer).await, [0x88, 0]);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_other_side_in_a_frame_is_an_error() {
+        let (mut io, _peer) = duplex(64);
+        let mut writer = FrameWriter::new(&mut io, FrameTracker::after(&[0x82, 3, 1]));
+        writer.close_with(close_of_server());
+        let error = writer.shutdown().await.unwrap_err();
+        assert_eq!(error.to_string(), IN_A_FRAME);
+        assert!(!writer.has_ended());
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_other_side_closes_first() {
+        let (mut io, peer) = duplex(64);
+        let mut writer = FrameWriter::new(&mut io, FrameTracker::default());
+        writer.close_with(close_of_server());
+        assert_eq!(received(writer, peer).await, close_of_server());
     }
 }
