@@ -172,7 +172,7 @@ async fn expect_close(mut socket: Socket) {
 async fn expect_codes(mut reports: mpsc::UnboundedReceiver<u16>, count: usize) {
     for _ in 0..count {
         let code = within("close at the service", reports.recv()).await;
-        assert_eq!(code, Some(CloseCode::Away.into()));
+        assert_eq!(code, Some(u16::from(CloseCode::Away)));
     }
 }
 
