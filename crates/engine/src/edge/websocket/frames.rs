@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_length_beyond_any_stream_has_no_boundary() {
-        let mut header = vec![0x82, 0xff];
+        let mut header = vec![0x82_u8, 0xff];
         header.extend([0xff; 8]);
         let mut tracker = FrameTracker::after(&header);
         tracker.advance(&[0; 1000]);
