@@ -32,7 +32,7 @@ pub(super) struct ExpectedRecords {
 pub(super) struct Delegation {
     /// Its name: that of the challenges (RFC 8555 section 8.4).
     pub(super) name: String,
-    /// Its target. It is the same as long as the project has the domain.
+    /// Its target: the same for a name and its wildcard, and another one for each project.
     pub(super) target: String,
 }
 
@@ -48,7 +48,7 @@ impl ExpectedRecords {
             proof: format!("{PROOF_PREFIX}{}", domain.token),
             host: domain.hostname.clone(),
             target: format!("{}.{}", project.endpoint, region.domain),
-            delegation: delegation(app, domain, &region.domain),
+            delegation: delegation(app, project, domain, &region.domain),
         })
     }
 
@@ -78,12 +78,13 @@ impl ExpectedRecords {
     }
 }
 
-fn delegation(app: &App, domain: &Domain, cluster: &str) -> Option<Delegation> {
+fn delegation(app: &App, project: &Project, domain: &Domain, cluster: &str) -> Option<Delegation> {
+    let domains = &app.config.domains;
     match domain.certificate_validation {
         CertificateValidation::TlsAlpn01 => None,
         CertificateValidation::Dns01 => Some(Delegation {
             name: acme::challenge_name(&domain.hostname),
-            target: app.config.domains.challenge_alias(cluster, domain.id)?,
+            target: domains.challenge_alias(cluster, project.id, &domain.hostname)?,
         }),
     }
 }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use aws_lc_rs::digest;
 use daemon::config::ConfigError;
+use data_encoding::BASE32_NOPAD;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use types::id::DomainId;
+use types::id::ProjectId;
 
 /// Name servers that are asked about custom domains.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,11 +135,20 @@ impl Default for DomainsConfig {
 
 impl DomainsConfig {
     /// The name to which the owner of a domain delegates `_acme-challenge`. `None` if the cluster has
-    /// no zone for it. It is the same as long as the project has the domain.
-    pub(crate) fn challenge_alias(&self, cluster: &str, id: DomainId) -> Option<String> {
+    /// no zone for it. It depends on the project and on the name without `*.`: a name and its wildcard
+    /// have one record there, which can have only one target. Each project has another one.
+    pub(crate) fn challenge_alias(
+        &self,
+        cluster: &str,
+        project: ProjectId,
+        hostname: &str,
+    ) -> Option<String> {
         let zone = self.challenge_zones.get(cluster)?;
-        // The label has 26 letters and digits.
-        let label = id.as_str().trim_start_matches("dom_");
+        let base = hostname.strip_prefix("*.").unwrap_or(hostname);
+        let owner = format!("{project} {base}");
+        let digest = digest::digest(&digest::SHA256, owner.as_bytes());
+        let mut label = BASE32_NOPAD.encode(digest.as_ref()).to_ascii_lowercase();
+        label.truncate(ALIAS_LABEL_BYTES);
         Some(format!("{label}.{zone}"))
     }
 
@@ -149,6 +160,9 @@ impl DomainsConfig {
 
 /// RFC 1035 section 2.3.4.
 const MAX_LABEL_BYTES: usize = 63;
+
+/// 130 bits of a hash, so that no two names of projects have the same label.
+const ALIAS_LABEL_BYTES: usize = 26;
 
 /// A name has 253 bytes (RFC 1035 section 2.3.4), of which the label of a domain takes 27.
 const MAX_ZONE_BYTES: usize = 226;
@@ -220,10 +234,34 @@ mod tests {
             ..DomainsSection::default()
         };
         let config = section.check(&clusters()).unwrap();
-        let alias = config.challenge_alias("engine.example", DomainId::new(1, [1; 10]));
+        let project = ProjectId::new(1, [1; 10]);
+        let alias = config.challenge_alias("engine.example", project, "a.example.com");
         assert!(alias.unwrap().ends_with(&format!(".{own}")));
-        let other = config.challenge_alias("other.example", DomainId::new(1, [1; 10]));
+        let other = config.challenge_alias("other.example", project, "a.example.com");
         assert_eq!(other, None);
+    }
+
+    /// The record `_acme-challenge.a.example.com` of both can have only one target.
+    #[test]
+    fn a_name_and_its_wildcard_of_one_project_have_one_alias() {
+        let zones = [("engine.example".to_owned(), "acme.example.net".to_owned())];
+        let section = DomainsSection {
+            challenge_zones: zones.into(),
+            ..DomainsSection::default()
+        };
+        let config = section.check(&clusters()).unwrap();
+        let (one, other) = (ProjectId::new(1, [1; 10]), ProjectId::new(1, [2; 10]));
+        let alias = |project, name| {
+            let alias = config.challenge_alias("engine.example", project, name);
+            alias.unwrap()
+        };
+        let label = alias(one, "a.example.com");
+        let label = label.strip_suffix(".acme.example.net").unwrap();
+        assert_eq!(label.len(), ALIAS_LABEL_BYTES);
+        assert!(is_label(label), "{label}");
+        assert_eq!(alias(one, "*.a.example.com"), alias(one, "a.example.com"));
+        assert_ne!(alias(other, "a.example.com"), alias(one, "a.example.com"));
+        assert_ne!(alias(one, "b.example.com"), alias(one, "a.example.com"));
     }
 
     #[test]

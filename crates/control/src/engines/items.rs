@@ -134,7 +134,8 @@ fn domains_of(
         challenge_alias: match domain.certificate_validation {
             CertificateValidation::TlsAlpn01 => None,
             CertificateValidation::Dns01 => {
-                cluster.domains.challenge_alias(&cluster.domain, domain.id)
+                let zones = &cluster.domains;
+                zones.challenge_alias(&cluster.domain, project_id, &domain.hostname)
             }
         },
     })

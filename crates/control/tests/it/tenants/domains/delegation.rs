@@ -3,11 +3,12 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::{DAY, World, id, results};
+use super::{DAY, World, call, results};
 use crate::support::{TestControl, both};
 
 both! {
     a_wildcard_needs_the_delegation_of_its_challenges,
+    a_name_and_its_wildcard_have_one_delegation,
     without_a_zone_the_refusal_names_the_keys_of_the_operator,
 }
 
@@ -21,8 +22,8 @@ async fn a_wildcard_needs_the_delegation_of_its_challenges(control: TestControl)
     let world = World::new(control).await;
     let wildcard = world.add("*.app.example.com").await;
     let record = &wildcard["records"][2];
-    let label = id(&wildcard).strip_prefix("dom_").unwrap();
-    let target = format!("{label}.acme.example.net");
+    let target = record["value"].as_str().unwrap();
+    assert!(target.ends_with(".acme.example.net"), "{target}");
     let name = "_acme-challenge.app.example.com";
     let expected = json!({
         "purpose": "delegation", "type": "CNAME", "name": name, "value": target,
@@ -50,7 +51,7 @@ async fn a_wildcard_needs_the_delegation_of_its_challenges(control: TestControl)
     assert_eq!(different["status"], "pending");
 
     world.dns.remove(name);
-    world.dns.add(0, "CNAME", name, &target);
+    world.dns.add(0, "CNAME", name, target);
     let verified = world.verify(&wildcard).await;
     assert_eq!(delegation(&verified).1, "found");
     assert_eq!(verified["status"], "verified");
@@ -70,6 +71,33 @@ async fn a_wildcard_needs_the_delegation_of_its_challenges(control: TestControl)
         let body = json!({"hostname": name, "certificateValidation": validation});
         let added = world.call(Method::POST, "", Some(body)).await.expect(201);
         assert_eq!(added["records"].as_array().unwrap().len(), records);
+    }
+}
+
+/// A name has one record `_acme-challenge`, so that both can be validated only with the same target.
+/// The record of one project proves nothing for another one.
+async fn a_name_and_its_wildcard_have_one_delegation(control: TestControl) {
+    let world = World::new(control).await;
+    let body = json!({"hostname": "app.example.com", "certificateValidation": "dns_01"});
+    let add = async |body: Value| world.call(Method::POST, "", Some(body)).await.expect(201);
+    let name = add(body.clone()).await;
+    let wildcard = add(json!({"hostname": "*.app.example.com"})).await;
+    assert_eq!(name["records"][2], wildcard["records"][2]);
+    let eve = world.control.person("eve").await;
+    let other = world.control.project(&eve).await;
+    let own = (&eve, &other);
+    let hers = call(&world.control, own, Method::POST, "", Some(body)).await;
+    let hers = hers.expect(201);
+    assert_ne!(hers["records"][2]["value"], name["records"][2]["value"]);
+    world.dns.enter(0, &name);
+    for record in &wildcard["records"].as_array().unwrap()[..2] {
+        let text = |member: &str| record[member].as_str().unwrap();
+        world.dns.add(0, text("type"), text("name"), text("value"));
+    }
+    for domain in [&name, &wildcard] {
+        let verified = world.verify(domain).await;
+        assert_eq!(delegation(&verified).1, "found");
+        assert_eq!(verified["status"], "verified", "{verified}");
     }
 }
 
