@@ -74,7 +74,11 @@ pub enum OrderError {
     )]
     Slow,
     /// The returned chain is not usable.
-    #[error("the certificate authority returned an unusable certificate: {0}")]
+    #[error(
+        "the certificate authority returned an unusable certificate: {}{}",
+        .0,
+        step_after_chain(.0)
+    )]
     Chain(#[from] ChainError),
     /// The program for DNS records failed.
     #[error("{} {problem}; run it by hand with the same arguments", path.display())]
@@ -193,9 +197,45 @@ fn next_step(kind: &str) -> &'static str {
     }
 }
 
+/// The next step after an unusable certificate, which the text about a wrong time has already.
+fn step_after_chain(error: &ChainError) -> &'static str {
+    match error {
+        ChainError::Expired | ChainError::NotYet => "",
+        ChainError::Format
+        | ChainError::Certificate
+        | ChainError::Order
+        | ChainError::Signature
+        | ChainError::Key
+        | ChainError::Name(_) => {
+            "; the engine places another order. If that fails as well, check `directory`, and tell \
+             the authority"
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unusable_certificate_has_a_next_step() {
+        for (error, step) in [
+            (ChainError::Format, "check `directory`"),
+            (ChainError::Certificate, "check `directory`"),
+            (ChainError::Order, "check `directory`"),
+            (ChainError::Signature, "check `directory`"),
+            (ChainError::Key, "check `directory`"),
+            (
+                ChainError::Name("h.example".to_owned()),
+                "check `directory`",
+            ),
+            (ChainError::Expired, "check the clock"),
+            (ChainError::NotYet, "check the clock"),
+        ] {
+            let text = OrderError::Chain(error).to_string();
+            assert!(text.contains(step), "{text}");
+        }
+    }
 
     #[test]
     fn a_refusal_has_the_text_of_the_authority_and_a_next_step() {
