@@ -122,6 +122,25 @@ impl OrderError {
         }
     }
 
+    /// The kind of the failure, for metrics: one of [`FAILURE_REASONS`].
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::State { .. } => "state",
+            Self::File { .. } => "file",
+            Self::Connection(_) => "connection",
+            Self::Refused { kind, .. } if kind == "rateLimited" => "rate_limited",
+            Self::Refused { .. } => "refused",
+            Self::Validation { .. } => "validation",
+            Self::Challenge(_) => "challenge",
+            Self::Order(_) => "order",
+            Self::Slow => "slow",
+            Self::Chain(_) => "certificate",
+            Self::Program { .. } => "dns_program",
+            Self::Update(_) => "dns_update",
+            Self::Internal(_) => "internal",
+        }
+    }
+
     /// The text for clients without a credential. It lacks the output of the operator's program,
     /// which may contain secrets, and the name server behind the domain.
     pub(crate) fn public_text(&self) -> String {
@@ -137,6 +156,23 @@ impl OrderError {
         matches!(self, Self::Refused { kind, .. } if kind == "accountDoesNotExist")
     }
 }
+
+/// The kinds of failures in metrics.
+pub(crate) const FAILURE_REASONS: &[&str] = &[
+    "state",
+    "file",
+    "connection",
+    "rate_limited",
+    "refused",
+    "validation",
+    "challenge",
+    "order",
+    "slow",
+    "certificate",
+    "dns_program",
+    "dns_update",
+    "internal",
+];
 
 impl From<instant_acme::Error> for OrderError {
     fn from(error: instant_acme::Error) -> Self {
@@ -249,6 +285,25 @@ mod tests {
             text.ends_with("as long as the authority asks for"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn each_failure_has_a_documented_reason() {
+        let refused = |kind: &str| OrderError::Refused {
+            kind: kind.to_owned(),
+            detail: String::new(),
+        };
+        for (error, reason) in [
+            (refused("rateLimited"), "rate_limited"),
+            (refused("unauthorized"), "refused"),
+            (OrderError::Connection(String::new()), "connection"),
+            (OrderError::Slow, "slow"),
+            (OrderError::Chain(ChainError::Key), "certificate"),
+            (OrderError::Internal(String::new()), "internal"),
+        ] {
+            assert_eq!(error.reason(), reason);
+            assert!(FAILURE_REASONS.contains(&reason), "{reason}");
+        }
     }
 
     #[test]

@@ -39,8 +39,8 @@ pub use self::dns_provider::{DnsProvider, ResponderSettings, challenge_name};
 pub use self::error::OrderError;
 pub use self::http_answers::serve_http_answers;
 pub use self::manager::{
-    Certificate, CertificateSet, EXPIRY_METRIC, Manager, ORDERS_METRIC, domain_state_dir,
-    last_problem,
+    Certificate, CertificateSet, EXPIRY_METRIC, FAILURE_METRIC, Manager, ORDERS_METRIC,
+    domain_state_dir, last_problem,
 };
 pub use self::schedule::{RenewalWindow, Validity};
 pub use self::section::{AcmeSection, inspect};

@@ -1,6 +1,7 @@
 //! The task that keeps one certificate current.
 
 mod certificate;
+mod order_metrics;
 mod set;
 #[cfg(test)]
 mod wrong_clock;
@@ -12,7 +13,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use daemon::metrics::{Kind, Metric, metric};
 use instant_acme::CertificateIdentifier;
 use rustls::crypto::CryptoProvider;
 use rustls_pki_types::{CertificateDer, Der};
@@ -33,29 +33,12 @@ use crate::settings::{Settings, WallClock};
 use crate::store::StateFolder;
 
 use self::certificate::Failure;
+use self::order_metrics::{count_order, export_expiry, export_failure};
 use self::set::DomainExpiry;
 
 pub use self::certificate::Certificate;
+pub use self::order_metrics::{EXPIRY_METRIC, FAILURE_METRIC, ORDERS_METRIC};
 pub use self::set::{CertificateSet, domain_state_dir};
-
-/// Counts orders.
-pub const ORDERS_METRIC: Metric = metric(
-    ORDERS,
-    Kind::Counter,
-    &[("outcome", &["ok", "error"])],
-    "Orders of a certificate: it is in use, or the attempt failed and is repeated later.",
-);
-/// Expiry of the certificate from the authority.
-pub const EXPIRY_METRIC: Metric = metric(
-    EXPIRY,
-    Kind::Gauge,
-    &[("name", &["engine.example.com"])],
-    "When the certificate that this process ordered expires, in seconds since 1970; 0 without one. \
-     The label is its first name.",
-);
-
-const ORDERS: &str = "svc_acme_orders_total";
-const EXPIRY: &str = "svc_acme_certificate_expiry_timestamp_seconds";
 
 /// Keeps one certificate current. Its thread can be stopped and joined.
 pub struct Manager {
@@ -144,6 +127,7 @@ impl Manager {
             renewal: Renewal::DUE,
         };
         manager.export_expiry(0);
+        manager.export_failure(None);
         if let Some((issued, is_outdated)) = manager.stored()? {
             info!(names = ?issued.names(), "a stored certificate is in use");
             manager.install(issued, is_outdated);
@@ -268,7 +252,7 @@ impl Manager {
         };
         // The file is only for the operator.
         self.folder.remove(&lock, PROBLEM_FILE).ok();
-        metrics::counter!(ORDERS, "outcome" => "ok").increment(1);
+        count_order(true);
         info!(names = ?issued.names(), "a certificate of the authority is in use");
         self.install(issued, false);
         self.renewal.ordered_at = Some((self.now)());
@@ -377,6 +361,7 @@ impl Manager {
         self.export_expiry(issued.validity().not_after);
         self.certificate.issued.store(Some(Arc::new(issued)));
         *self.certificate.failure.lock() = None;
+        self.export_failure(None);
         self.renewal = Renewal {
             is_outdated,
             random: random(),
@@ -389,19 +374,19 @@ impl Manager {
     fn export_expiry(&self, not_after: i64) {
         if let Some(domain) = &self.domain {
             domain.export(not_after);
-            return;
+        } else if let Some(name) = self.settings.names.first() {
+            export_expiry(name, not_after);
         }
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "seconds stay exact in 53 bits for ever"
-        )]
-        let seconds = not_after as f64;
-        let name = self.settings.names.first().cloned().unwrap_or_default();
-        metrics::gauge!(EXPIRY, "name" => name).set(seconds);
+    }
+
+    fn export_failure(&self, last: Option<(&'static str, i64)>) {
+        if let (None, Some(name)) = (&self.domain, self.settings.names.first()) {
+            export_failure(name, last);
+        }
     }
 
     fn report(&self, error: &OrderError, delay: Duration) {
-        metrics::counter!(ORDERS, "outcome" => "error").increment(1);
+        count_order(false);
         let seconds = delay.as_secs();
         let names = &self.settings.names;
         warn!(%error, ?names, retry.seconds = seconds, "there is no new certificate");
@@ -410,10 +395,12 @@ impl Manager {
         if let Ok(Some(lock)) = self.folder.try_lock() {
             self.folder.write(&lock, PROBLEM_FILE, text.as_bytes()).ok();
         }
+        let now = (self.now)();
+        self.export_failure(Some((error.reason(), now)));
         let delay = i64::try_from(seconds).unwrap_or(i64::MAX);
         *self.certificate.failure.lock() = Some(Failure {
             text: error.public_text(),
-            next_attempt: (self.now)().saturating_add(delay),
+            next_attempt: now.saturating_add(delay),
         });
     }
 }

@@ -6,6 +6,7 @@ use metrics::{Counter, Gauge, counter, gauge};
 /// All metrics. `docs/metrics.md` is generated from this.
 pub(crate) const METRICS: &[Metric] = &[
     acme::EXPIRY_METRIC,
+    acme::FAILURE_METRIC,
     acme::ORDERS_METRIC,
     metric(ALLOCATIONS, Kind::Gauge, &[], "Current allocations."),
     metric(ALLOCATIONS_MADE, Kind::Counter, &[], "Created allocations."),

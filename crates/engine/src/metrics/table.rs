@@ -46,6 +46,7 @@ pub(super) const METRICS: &[Metric] = &[
         "Lines that the access log lost because its file was slow, full or missing.",
     ),
     acme::EXPIRY_METRIC,
+    acme::FAILURE_METRIC,
     acme::ORDERS_METRIC,
     metric(
         AGENTS_CONNECTED,

@@ -32,6 +32,7 @@ pub(super) const WEBHOOK_DROPPED: &str = "svc_platform_webhook_events_dropped_to
 /// In the order of their names.
 pub(super) const METRICS: &[Metric] = &[
     acme::EXPIRY_METRIC,
+    acme::FAILURE_METRIC,
     acme::ORDERS_METRIC,
     metric(
         BUILD_INFO,

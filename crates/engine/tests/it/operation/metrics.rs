@@ -91,6 +91,7 @@ async fn a_scrape_contains_exactly_the_documented_metrics() {
     // start some.
     for name in [
         "svc_acme_certificate_expiry_timestamp_seconds",
+        "svc_acme_last_failure_timestamp_seconds",
         "svc_domain_certificate_expiry_timestamp_seconds",
     ] {
         expected.remove(name);

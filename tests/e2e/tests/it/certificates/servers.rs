@@ -87,6 +87,7 @@ fn a_server_without_a_certificate_reports_the_reason() -> Result<()> {
     fs::remove_file(authority.state_dir().join("problem.txt"))?;
     let relay = TurnServer::start(&authority, &tls)?;
     eventually("the reason", || has_reason(&relay.ready))?;
+    eventually("the metric of the reason", || has_failed(&relay.ready))?;
     let text = checked("turn", &relay.config)?;
     assert!(text.contains("turn.tls.acme: the last order"), "{text}");
     Ok(())
@@ -97,6 +98,17 @@ fn has_reason(ready: &Value) -> Result<bool> {
     let (status, text) = readiness(ready)?;
     let reason = "there is no certificate: the certificate authority does not respond";
     Ok(status == 503 && text.contains(reason))
+}
+
+/// True if the metric of the last failure has only this reason.
+fn has_failed(ready: &Value) -> Result<bool> {
+    let metrics = ready["metrics_url"].as_str().context("no metrics")?;
+    let text = Curl::plain().get(&[&format!("{metrics}/metrics")])?.text();
+    let failures = text
+        .lines()
+        .filter(|line| line.starts_with("svc_acme_last_failure_timestamp_seconds{"));
+    let set: Vec<_> = failures.filter(|line| !line.ends_with(" 0")).collect();
+    Ok(matches!(set[..], [one] if one.contains(r#"reason="connection""#)))
 }
 
 /// A running `svc turn` whose TLS listener is that of the authority's validations.

@@ -93,9 +93,10 @@ fn every_metric_of_alerts_and_dashboard_exists() -> Result<()> {
 }
 
 /// Metrics that appear with their first event: after a visit, an API call, a change for an engine.
-/// The first one exists only with `certs.acme`, and the second one only with `domains`.
-const LATER: [&str; 6] = [
+/// The first two exist only with `certs.acme`, and the third one only with `domains`.
+const LATER: [&str; 7] = [
     "svc_acme_certificate_expiry_timestamp_seconds",
+    "svc_acme_last_failure_timestamp_seconds",
     "svc_domain_certificate_expiry_timestamp_seconds",
     "svc_edge_requests_total",
     "svc_platform_link_lag_seconds",
