@@ -280,6 +280,30 @@ fn a_fault_of_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
     Ok(())
 }
 
+/// The port of the name leads elsewhere when a renewal is due: the authority connects to a port where
+/// this engine no longer listens.
+#[test]
+fn a_wrong_port_at_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
+    let authority = Authority::start(&[])?;
+    let mut svc = authority.engine(&json!({}))?;
+    wait_for_certificate(&authority, &svc, "engine.localhost")?;
+    let before = stored_chain(&authority)?;
+    ask_for_renewal(&authority, &before)?;
+    svc.kill_and_configure(|config| {
+        config["certs"]["acme"]["challenges"] = json!(["http-01"]);
+        config["http"]["listen_addr"] = json!("127.0.0.1:0");
+    })?;
+    wait_for_problem(
+        &authority,
+        &svc,
+        &[
+            "could not validate engine.localhost by http-01",
+            "check the name's DNS records and that the authority reaches this host",
+        ],
+    )?;
+    is_in_use(&authority, &svc, &before)
+}
+
 /// A name server of the zone accepts connections, and does not answer.
 #[test]
 fn a_name_server_that_does_not_answer_is_reported() -> Result<()> {
