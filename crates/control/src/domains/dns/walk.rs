@@ -61,19 +61,29 @@ pub(in crate::domains) enum WalkError {
         zone: String,
     },
     /// The name servers of a zone have addresses that may not be asked.
-    #[error("the name servers of the zone {zone} have no public address")]
+    #[error(
+        "the name servers of the zone {zone} have no public address; correct their addresses, or, in a \
+         closed network, have the operator of the platform set `domains.allow_private_nameservers`"
+    )]
     PrivateServers {
         /// The zone.
         zone: String,
     },
     /// The name servers of a zone delegate the name differently.
-    #[error("the name servers of the zone {zone} do not agree on a delegation")]
+    #[error(
+        "the name servers of the zone {zone} do not agree on a delegation; enter the same NS records at \
+         all of them"
+    )]
     Inconsistent {
         /// The zone.
         zone: String,
     },
     /// The name needs too many queries.
-    #[error("the delegation of the name needs more than {} queries", MAX_QUERIES)]
+    #[error(
+        "the delegation of the name needs more than {} queries; use fewer name servers, whose names are \
+         in the zone itself",
+        MAX_QUERIES
+    )]
     TooManyQueries,
     /// The name servers took too long.
     #[error("the name servers did not respond within {} seconds", LIMIT.as_secs())]
