@@ -65,6 +65,17 @@ pub enum OrderError {
         "the certificate authority offers no configured challenge for {0}; add one to `challenges`"
     )]
     Challenge(String),
+    /// The authority does not have the configured profile.
+    #[error(
+        "the certificate authority has no profile {wanted}; {}",
+        step_after_profile(offered)
+    )]
+    Profile {
+        /// The configured one.
+        wanted: String,
+        /// Those that it has, separated by commas.
+        offered: String,
+    },
     /// The authority's order does not match the request.
     #[error("the certificate authority returned an unusable order: {0}; the engine places another")]
     Order(String),
@@ -132,6 +143,7 @@ impl OrderError {
             Self::Refused { .. } => "refused",
             Self::Validation { .. } => "validation",
             Self::Challenge(_) => "challenge",
+            Self::Profile { .. } => "profile",
             Self::Order(_) => "order",
             Self::Slow => "slow",
             Self::Chain(_) => "certificate",
@@ -166,6 +178,7 @@ pub(crate) const FAILURE_REASONS: &[&str] = &[
     "refused",
     "validation",
     "challenge",
+    "profile",
     "order",
     "slow",
     "certificate",
@@ -229,8 +242,17 @@ fn next_step(kind: &str) -> &'static str {
         "dns" => "correct the DNS records of the names",
         "rejectedIdentifier" => "use a name that the authority accepts",
         "badNonce" => "the engine tries again",
+        "invalidProfile" => "correct `profile`",
         _ => "the engine tries again; see the documentation of the authority",
     }
+}
+
+/// The next step without the configured profile.
+fn step_after_profile(offered: &str) -> String {
+    if offered.is_empty() {
+        return "remove `profile`, because the authority lists none".to_owned();
+    }
+    format!("set `profile` to one that it lists ({offered}), or remove it")
 }
 
 /// The next step after an unusable certificate, which the text about a wrong time has already.
@@ -252,6 +274,22 @@ fn step_after_chain(error: &ChainError) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_profile_names_those_that_exist() {
+        let text = |offered: &str| {
+            let error = OrderError::Profile {
+                wanted: "shortlived".to_owned(),
+                offered: offered.to_owned(),
+            };
+            error.to_string()
+        };
+        let some = text("classic, tlsserver");
+        assert!(some.contains("no profile shortlived"), "{some}");
+        assert!(some.contains("(classic, tlsserver)"), "{some}");
+        let none = text("");
+        assert!(none.ends_with("the authority lists none"), "{none}");
+    }
 
     #[test]
     fn an_unusable_certificate_has_a_next_step() {

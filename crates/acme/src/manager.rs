@@ -481,6 +481,7 @@ pub(crate) mod tests {
             contact: Vec::new(),
             external_account: None,
             key_type: KeyType::P256,
+            profile: None,
             ca_file: None,
             challenges: vec![ChallengeKind::TlsAlpn01],
             dns: None,

@@ -176,6 +176,7 @@ impl OrderAttempt<'_> {
         account: &Account,
         replaces: Option<CertificateIdentifier<'_>>,
     ) -> Result<(Order, KeyPair), OrderError> {
+        let profile = self.profile(account)?;
         let key = new_key(self.settings.key_type)?;
         let names = self.settings.names.iter();
         let identifiers: Vec<_> = names.map(|name| Identifier::Dns(name.clone())).collect();
@@ -188,20 +189,41 @@ impl OrderAttempt<'_> {
         // A disk that is full fails here, and not after the authority has counted the order.
         self.store(ORDER_FILE, &order)?;
         info!(names = ?self.settings.names, "a certificate is ordered");
-        let mut placed = match replaces {
-            Some(replaces) => {
-                let new = NewOrder::new(&identifiers).replaces(replaces);
-                account.new_order(&new).await
+        let new_order = || {
+            let new = NewOrder::new(&identifiers);
+            match profile {
+                Some(profile) => new.profile(profile),
+                None => new,
             }
-            None => account.new_order(&NewOrder::new(&identifiers)).await,
+        };
+        let mut placed = match replaces {
+            Some(replaces) => account.new_order(&new_order().replaces(replaces)).await,
+            None => account.new_order(&new_order()).await,
         };
         if placed.as_ref().is_err_and(concerns_replacement) {
-            placed = account.new_order(&NewOrder::new(&identifiers)).await;
+            placed = account.new_order(&new_order()).await;
         }
         let placed = placed?;
         placed.url().clone_into(&mut order.url);
         self.store(ORDER_FILE, &order)?;
         Ok((placed, key))
+    }
+
+    /// The configured profile. An authority that does not have it may ignore it, and issue another
+    /// certificate than the operator wants: no order is placed there.
+    fn profile(&self, account: &Account) -> Result<Option<&str>, OrderError> {
+        let Some(wanted) = self.settings.profile.as_deref() else {
+            return Ok(None);
+        };
+        let mut offered: Vec<_> = account.profiles().map(|profile| profile.name).collect();
+        if offered.contains(&wanted) {
+            return Ok(Some(wanted));
+        }
+        offered.sort_unstable();
+        Err(OrderError::Profile {
+            wanted: wanted.to_owned(),
+            offered: printable(&offered.join(", ")),
+        })
     }
 
     /// Continues an order from its current state to the stored certificate.

@@ -51,6 +51,11 @@ pub struct AcmeSection {
     dns_responder: Option<DnsResponderSection>,
     /// Type of the certificate's key: `p256` or `p384`. A change applies to the next order.
     key_type: KeyForm,
+    /// The profile of the certificates, one of those in the directory of the authority: with
+    /// `shortlived` those of Let's Encrypt are valid for six days. Without this key the authority
+    /// selects one. A change applies to the next order.
+    #[schemars(example = "shortlived")]
+    profile: Option<String>,
     /// A PEM file of authorities for checking the certificate of `directory`, instead of the
     /// system's.
     #[schemars(example = "/etc/svc/acme-ca.pem")]
@@ -79,6 +84,7 @@ impl Default for AcmeSection {
             dns_update: None,
             dns_responder: None,
             key_type: KeyForm::P256,
+            profile: None,
             ca_file: None,
             external_account: None,
             state_dir: None,
@@ -173,6 +179,7 @@ fn check_values(
         0..=3600,
     );
     let (timeout, propagation) = (errors.keep(timeout), errors.keep(propagation));
+    let profile = errors.keep(profile(section.profile, context));
     let ca_file = errors.keep(optional_path(&context.key("ca_file"), section.ca_file));
     let external_account = section.external_account;
     let external_account = external_account.map(|section| external_account_of(section, context));
@@ -202,6 +209,7 @@ fn check_values(
             KeyForm::P256 => KeyType::P256,
             KeyForm::P384 => KeyType::P384,
         },
+        profile: profile?,
         ca_file: ca_file?,
         challenges: challenges?,
         dns: dns?,
@@ -298,6 +306,25 @@ fn challenges(
     Ok(unique)
 }
 
+/// The name of a profile. Those of public authorities are short words.
+fn profile(
+    value: Option<String>,
+    context: &SectionContext<'_>,
+) -> Result<Option<String>, ConfigError> {
+    let is_name = |name: &String| {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        (1..=MAX_PROFILE_BYTES).contains(&name.len()) && name.bytes().all(is_allowed)
+    };
+    match value {
+        Some(name) if !is_name(&name) => {
+            let message =
+                format!("this is not a profile of at most {MAX_PROFILE_BYTES} characters");
+            Err(ConfigError::new(context.key("profile"), message))
+        }
+        value => Ok(value),
+    }
+}
+
 fn external_account_of(
     section: ExternalAccountSection,
     context: &SectionContext<'_>,
@@ -317,6 +344,8 @@ fn seconds(
     let seconds = within(key, value, range)?;
     Ok(Duration::from_secs(seconds.into()))
 }
+
+const MAX_PROFILE_BYTES: usize = 64;
 
 /// Public authorities allow five failed validations of a name in an hour. The first five attempts
 /// take four to eight minutes, and the authority then requests a delay.

@@ -20,6 +20,8 @@ pub struct Settings {
     pub external_account: Option<ExternalAccount>,
     /// Key of the certificate.
     pub key_type: KeyType,
+    /// The profile that orders request; `None`: the authority selects one.
+    pub profile: Option<String>,
     /// Authorities (PEM) of the directory's own certificate, instead of the system's.
     pub ca_file: Option<PathBuf>,
     /// Challenges for names without a wildcard, the preferred one first; at least one.

@@ -62,6 +62,10 @@ func main() {
 
 	store := db.NewMemoryStore()
 	profiles := map[string]ca.Profile{"default": {Description: "the default profile"}}
+	if setting("PEBBLE_SHORTLIVED", 0) != 0 {
+		// Orders that name no profile then get a random one.
+		profiles["shortlived"] = ca.Profile{Description: "six days", ValidityPeriod: 6 * 24 * 3600}
+	}
 	alternatives := setting("PEBBLE_ALTERNATE_ROOTS", 0)
 	authority := ca.New(logger, store, "", "ecdsa", alternatives, setting("PEBBLE_CHAIN_LENGTH", 1), profiles)
 	server := resolver.Addr().String()

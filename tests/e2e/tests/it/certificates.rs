@@ -5,6 +5,7 @@ mod chains;
 mod dns;
 mod domains;
 mod faults;
+mod profiles;
 mod public;
 mod public_domain;
 mod public_page;

@@ -63,6 +63,7 @@ fn mistakes_of_the_section_are_refused() {
         ("dns_propagation_seconds", "3601", "not between"),
         ("dns_program_timeout_seconds", "0", "not between"),
         ("external_account.key_id", "kid", "required"),
+        ("profile", "short lived", "not a profile"),
     ] {
         let key = format!("certs.acme.{key}");
         let error = settings(&[(&key, value)]).unwrap_err();

@@ -100,6 +100,7 @@ fn settings(challenges: Vec<ChallengeKind>, state_dir: &Path) -> Settings {
         contact: Vec::new(),
         external_account: None,
         key_type: KeyType::default(),
+        profile: None,
         ca_file: None,
         challenges,
         dns: None,

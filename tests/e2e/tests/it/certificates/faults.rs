@@ -56,6 +56,10 @@ fn a_fault_of_the_first_order_is_reported_with_the_next_step() -> Result<()> {
             &["too many orders", "waits as long as the authority asks for"],
         ),
         (
+            json!({"acme": {"profile": "classic"}}),
+            &["has no profile classic", "one that it lists (default)"],
+        ),
+        (
             json!({"acme": {"ca_file": null}}),
             &["does not respond as expected", "`ca_file`"],
         ),
