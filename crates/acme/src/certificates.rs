@@ -135,14 +135,19 @@ impl Certificates {
 }
 
 impl Orders {
-    /// Reports why the process has no certificate at all.
+    /// Reports why the process has no certificate at all, or why the last order failed although it
+    /// has one.
     pub fn refresh(&self, readiness: &Readiness) {
+        let failure = self.certificate.problem();
         let is_missing = !self.has_files && self.certificate.current().is_none();
-        let problem = is_missing.then(|| {
-            let problem = self.certificate.problem();
-            problem.unwrap_or_else(|| "the first order has not finished".to_owned())
-        });
+        let (problem, warning) = if is_missing {
+            let first = || "the first order has not finished".to_owned();
+            (Some(failure.unwrap_or_else(first)), None)
+        } else {
+            (None, failure)
+        };
         readiness.set_certificate_problem(problem);
+        readiness.set_certificate_warning(warning);
     }
 
     /// Waits for the end of the thread. Its stop was requested before.

@@ -72,6 +72,8 @@ struct ReadinessState {
     disk_full: AtomicBool,
     /// Reason why there is no certificate.
     certificate_problem: parking_lot::Mutex<Option<String>>,
+    /// Reason why the last order of a certificate failed, although there is one.
+    certificate_warning: parking_lot::Mutex<Option<String>>,
 }
 
 impl Readiness {
@@ -90,9 +92,25 @@ impl Readiness {
         *self.0.certificate_problem.lock() = problem;
     }
 
+    /// Reports why the last order of a certificate failed although there is one (the process stays
+    /// ready), or that it did not fail.
+    pub fn set_certificate_warning(&self, problem: Option<String>) {
+        *self.0.certificate_warning.lock() = problem;
+    }
+
     /// True if the process serves, and has everything that it needs.
     pub fn is_ready(&self) -> bool {
         self.not_ready_reason().is_none()
+    }
+
+    /// The text of a ready process.
+    pub(super) fn ready_text(&self) -> Cow<'static, str> {
+        match &*self.0.certificate_warning.lock() {
+            Some(problem) => {
+                format!("ok\nthe last order of a certificate failed: {problem}\n").into()
+            }
+            None => "ok\n".into(),
+        }
     }
 
     /// Reason why the process is not ready.

@@ -57,10 +57,11 @@ impl small_http::Respond for Respond {
                 Err(challenge) => unauthorized(challenge),
             };
         }
-        if path == READY_PATH
-            && let Some(obstacle) = self.readiness.not_ready_reason()
-        {
-            return text(StatusCode::SERVICE_UNAVAILABLE, obstacle);
+        if path == READY_PATH {
+            return match self.readiness.not_ready_reason() {
+                Some(obstacle) => text(StatusCode::SERVICE_UNAVAILABLE, obstacle),
+                None => text(StatusCode::OK, self.readiness.ready_text()),
+            };
         }
         text(StatusCode::OK, "ok\n")
     }

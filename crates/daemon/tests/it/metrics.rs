@@ -188,6 +188,21 @@ async fn readiness_has_the_reason_for_a_missing_certificate() {
 }
 
 #[tokio::test]
+async fn readiness_has_the_reason_for_a_renewal_that_failed() {
+    let (server, readiness) = start(&config("127.0.0.1:0")).await;
+    let ready = || ask(server.local_addr(), "GET /readyz", "");
+    readiness.set_ready(true);
+    readiness.set_certificate_warning(Some("too many orders".to_owned()));
+    let answer = ready().await;
+    assert_eq!(status(&answer), 200, "the certificate is in use");
+    assert!(answer.contains("failed: too many orders"), "{answer}");
+    readiness.set_certificate_warning(None);
+    let answer = ready().await;
+    assert!(answer.ends_with("\r\n\r\nok\n"), "{answer}");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_health_listener_has_no_metrics() {
     let readiness = Readiness::default();
     let any = "0.0.0.0:0".parse().unwrap();

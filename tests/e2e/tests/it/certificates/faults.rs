@@ -289,7 +289,9 @@ fn a_fault_of_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
 #[test]
 fn a_wrong_port_at_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
     let authority = Authority::start(&[])?;
-    let mut svc = authority.engine(&json!({}))?;
+    let mut sections = authority.sections(&json!({}));
+    sections["metrics"] = json!({"prometheus": {"enabled": true, "listen_addr": "127.0.0.1:0"}});
+    let mut svc = Svc::engine_with(&sections)?;
     wait_for_certificate(&authority, &svc, "engine.localhost")?;
     let before = stored_chain(&authority)?;
     ask_for_renewal(&authority, &before)?;
@@ -305,7 +307,15 @@ fn a_wrong_port_at_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
             "check the name's DNS records and that the authority reaches this host",
         ],
     )?;
-    is_in_use(&authority, &svc, &before)
+    is_in_use(&authority, &svc, &before)?;
+    // The engine stays ready, and says so.
+    let metrics = svc.ready()["metrics_url"].as_str().context("no metrics")?;
+    let url = format!("{metrics}/readyz");
+    eventually("the reason in the readiness", || {
+        let answer = Curl::plain().get(&[&url])?;
+        let reason = "the last order of a certificate failed: the certificate authority could not";
+        Ok(answer.status == 200 && answer.text().contains(reason))
+    })
 }
 
 /// A name server of the zone accepts connections, and does not answer.
