@@ -4,13 +4,13 @@ mod certificate;
 mod wait;
 
 use api::control::domains::{
-    CREATE, CreateDomain, DELETE, Domain, DomainCheckResult, DomainKind, DomainList, DomainStatus,
-    GET, LIST, VERIFY,
+    CREATE, CreateDomain, DELETE, Domain, DomainCheckResult, DomainKind, DomainList,
+    DomainRecordPurpose, DomainStatus, GET, LIST, VERIFY,
 };
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 use serde_json::Value;
-use types::domain_name::DomainName;
+use types::domain_name::{DomainName, registered_name};
 
 use super::project::{ProjectArg, confirm_named_deletion};
 use crate::failure::{Code, Failure};
@@ -280,7 +280,26 @@ fn show_records(domain: &Domain) -> Result<(), Failure> {
         })
         .collect();
     output::message("enter these records at the DNS provider of the domain:");
-    output::table(&["TYPE", "NAME", "VALUE"], &rows)
+    output::table(&["TYPE", "NAME", "VALUE"], &rows)?;
+    if let Some(text) = other_traffic_records(domain) {
+        output::message(&output::plain(&text));
+    }
+    Ok(())
+}
+
+/// The records that may replace the one of traffic. A CNAME record has no place beside the records of a
+/// zone (RFC 1034 section 3.6.2), so that the name that its owner has registered needs them.
+fn other_traffic_records(domain: &Domain) -> Option<String> {
+    let mut records = domain.records.iter();
+    let traffic = records.find(|record| record.purpose == DomainRecordPurpose::Traffic)?;
+    let host = &traffic.value;
+    let others = format!("ALIAS {host}, or A and AAAA with the addresses of {host}");
+    let name = &domain.hostname;
+    Some(if registered_name(name) == name {
+        format!("{name} cannot have a CNAME record if it is a zone: enter {others}")
+    } else {
+        format!("possible as well, in place of CNAME: {others}")
+    })
 }
 
 fn next_step(domain: &Domain) -> &'static str {
@@ -352,6 +371,31 @@ mod tests {
         for text in ["other.example.com", "dom_02", "dom", "dom_01h", ""] {
             assert!(find(list(), text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn the_traffic_of_a_registered_name_needs_no_cname() {
+        let mut domain = list().domains.remove(0);
+        assert_eq!(other_traffic_records(&domain), None);
+        let record = json!({
+            "purpose": "traffic", "type": "CNAME", "name": "app.example.com",
+            "value": "0a1b2c3d.engine.example",
+        });
+        domain.records = vec![serde_json::from_value(record).unwrap()];
+        let others = "ALIAS 0a1b2c3d.engine.example, or A and AAAA with the addresses of \
+                      0a1b2c3d.engine.example";
+        let text = other_traffic_records(&domain).unwrap();
+        assert_eq!(
+            text,
+            format!("possible as well, in place of CNAME: {others}")
+        );
+        domain.hostname = "example.co.uk".to_owned();
+        let text = other_traffic_records(&domain).unwrap();
+        assert!(
+            text.starts_with("example.co.uk cannot have a CNAME"),
+            "{text}"
+        );
+        assert!(text.ends_with(others), "{text}");
     }
 
     #[test]

@@ -131,6 +131,8 @@ async fn a_domain_is_added_verified_and_removed() {
         format!("CNAME\tapp.example.com\t{}", value(1)),
     ];
     assert_eq!(rows, expected);
+    let others = format!("ALIAS {}, or A and AAAA with the addresses", value(1));
+    assert!(text.stderr.contains(&others), "{text:?}");
 
     // The failure names the record.
     let early = run(&["verify", "app.example.com"]).await;
