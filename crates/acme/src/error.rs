@@ -1,4 +1,5 @@
-//! Reasons why there is no new certificate. Each text ends with the next step of the operator.
+//! Reasons why there is no new certificate. Each text ends with the next step of the operator, and names
+//! no kind of process: engines, platforms and relays order certificates.
 
 use std::error::Error;
 use std::io;
@@ -77,12 +78,10 @@ pub enum OrderError {
         offered: String,
     },
     /// The authority's order does not match the request.
-    #[error("the certificate authority returned an unusable order: {0}; the engine places another")]
+    #[error("the certificate authority returned an unusable order: {0}; another one is placed")]
     Order(String),
     /// The authority did not finish in time.
-    #[error(
-        "the certificate authority did not finish the order in time; the engine continues it later"
-    )]
+    #[error("the certificate authority did not finish the order in time; it is continued later")]
     Slow,
     /// The returned chain is not usable.
     #[error(
@@ -231,9 +230,9 @@ const OTHER_ATTEMPTS: u32 = 8;
 /// The next step after a refusal (RFC 8555 section 6.7).
 fn next_step(kind: &str) -> &'static str {
     match kind {
-        "rateLimited" => "the engine waits as long as the authority asks for",
+        "rateLimited" => "the next attempt waits as long as the authority asks for",
         "externalAccountRequired" => "set `external_account`",
-        "accountDoesNotExist" => "the engine registers a new account",
+        "accountDoesNotExist" => "a new account is registered",
         "unauthorized" => {
             "if the account was deactivated, remove `account.json` from the state directory"
         }
@@ -241,9 +240,9 @@ fn next_step(kind: &str) -> &'static str {
         "caa" => "correct the CAA records of the names",
         "dns" => "correct the DNS records of the names",
         "rejectedIdentifier" => "use a name that the authority accepts",
-        "badNonce" => "the engine tries again",
+        "badNonce" => "it is tried again",
         "invalidProfile" => "correct `profile`",
-        _ => "the engine tries again; see the documentation of the authority",
+        _ => "it is tried again; see the documentation of the authority",
     }
 }
 
@@ -265,8 +264,8 @@ fn step_after_chain(error: &ChainError) -> &'static str {
         | ChainError::Signature
         | ChainError::Key
         | ChainError::Name(_) => {
-            "; the engine places another order. If that fails as well, check `directory`, and tell \
-             the authority"
+            "; another order is placed. If that fails as well, check `directory`, and tell the \
+             authority"
         }
     }
 }

@@ -253,7 +253,7 @@ fn a_fault_of_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
         (
             json!({"directory": invalid}),
             false,
-            ["the order is invalid", "the engine tries again"],
+            ["the order is invalid", "it is tried again"],
         ),
         (
             unpublished.clone(),
