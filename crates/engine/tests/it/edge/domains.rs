@@ -136,6 +136,33 @@ async fn a_request_for_another_name_than_that_of_the_handshake_is_misdirected() 
     }
 }
 
+/// Letters, the dot of the root and the port of `Host` are of no importance. Longer names are others.
+#[tokio::test]
+async fn every_spelling_of_a_domain_leads_to_its_tunnel() {
+    let site = Site::start().await;
+    let service = Upstream::http1().await;
+    let _app = site.publish(APP, &service).await;
+    for host in [
+        "APP.Example.com",
+        "app.example.com.",
+        "App.example.COM.:443",
+    ] {
+        let mut visitor = site.visitor().http1(APP).await;
+        assert_eq!(visitor.get("/", host).await.status, 200, "{host}");
+    }
+    for host in [
+        "app.example.com..",
+        "app.example.com.example.net",
+        "xapp.example.com",
+        ".app.example.com",
+        "app.example.com@example.net",
+    ] {
+        let mut visitor = site.visitor().http1(APP).await;
+        let answer = visitor.get("/", host).await;
+        assert!([400, 421].contains(&answer.status), "{host}");
+    }
+}
+
 #[tokio::test]
 async fn a_domain_without_an_agent_is_unknown_or_offline() {
     let site = Site::start().await;
