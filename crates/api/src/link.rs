@@ -207,6 +207,10 @@ pub struct Project {
     /// for a short time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<CustomDomain>,
+    /// Custom domains that the project holds and that are not served, because their records are
+    /// missing: no wildcard of another project includes them. An older engine ignores them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
     /// Host names of its tunnels that an operator has taken down, in lower case: their visitors are
     /// refused. An older engine ignores them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -33,6 +33,9 @@ pub struct Domains {
     exact: papaya::HashMap<Box<str>, Arc<Domain>>,
     /// Wildcards, by the name after `*.`.
     wildcards: papaya::HashMap<Box<str>, Arc<Domain>>,
+    /// Names that are not served, and the projects that hold them: the records of their owner are
+    /// missing. Wildcards of other projects do not include them.
+    held: papaya::HashMap<Box<str>, Arc<str>>,
     count: AtomicUsize,
 }
 
@@ -108,7 +111,37 @@ impl Domains {
     fn wildcard(&self, host: &str) -> Option<Arc<Domain>> {
         let (label, base) = host.split_once('.')?;
         let found = self.wildcards.pin().get(base).map(Arc::clone);
-        found.filter(|_| !label.is_empty())
+        found.filter(|domain| !label.is_empty() && self.may_have(host, &domain.project))
+    }
+
+    /// True unless another project holds the name.
+    fn may_have(&self, host: &str, project: &str) -> bool {
+        let held = self.held.pin();
+        held.get(host).is_none_or(|holder| **holder == *project)
+    }
+
+    /// Lets a project hold these names as well, which are in lower case. There are at most
+    /// [`MAX_DOMAINS`].
+    fn hold(&self, names: &[String], project: &Arc<str>) {
+        let held = self.held.pin();
+        for name in names {
+            if held.len() < MAX_DOMAINS || held.contains_key(name.as_str()) {
+                held.insert(name.as_str().into(), Arc::clone(project));
+            }
+        }
+    }
+
+    /// Ends the holding of names for which `is_held` is false. Its arguments are the name and the
+    /// project.
+    fn release(&self, is_held: impl Fn(&str, &str) -> bool) {
+        let held = self.held.pin();
+        let ended = held
+            .iter()
+            .filter(|(name, project)| !is_held(name, project));
+        let ended: Vec<Box<str>> = ended.map(|(name, _)| name.clone()).collect();
+        for name in ended {
+            held.remove(&*name);
+        }
     }
 
     /// The most specific certificate for a host name in lower case. `None` if the engine's own one

@@ -76,6 +76,16 @@ record! {
 }
 
 record! {
+    /// A custom domain that its project holds, and that engines do not serve.
+    pub struct HeldName from "domains" {
+        /// The project.
+        pub project_id: ProjectId,
+        /// The name in A-labels, with the `*.` of a wildcard.
+        pub hostname: String,
+    }
+}
+
+record! {
     /// A host name that an operator has taken down.
     pub struct TakenDownName from "takedowns" {
         /// The project whose tunnels may have it.
@@ -233,6 +243,8 @@ statements! {
         AND released_at IS NULL AND project_id IN_LIST($2) ORDER BY project_id, port";
     DOMAINS = "SELECT id, project_id, hostname, certificate_validation, certificate_expires_at FROM domains \
         WHERE state IN ('verified', 'warned') AND project_id IN_LIST($1) ORDER BY project_id, hostname";
+    HELD_NAMES = "SELECT project_id, hostname FROM domains WHERE state IN ('suspended', 'quarantined') \
+        AND project_id IN_LIST($1) ORDER BY project_id, hostname";
     DOMAIN_CERTIFICATES = "SELECT id, project_id, hostname, certificate_chain, sealed_certificate_key \
         FROM domains WHERE state IN ('verified', 'warned') AND certificate_chain IS NOT NULL \
         AND project_id = $1 ORDER BY hostname";
@@ -400,6 +412,11 @@ pub async fn ports(
 /// The custom domains of these projects that engines serve.
 pub async fn domains(conn: &mut Conn, projects: &[ProjectId]) -> Result<Vec<CustomDomain>, Error> {
     sql(DOMAINS).bind(projects).all(conn).await
+}
+
+/// The custom domains that these projects hold, and that engines do not serve.
+pub async fn held_names(conn: &mut Conn, projects: &[ProjectId]) -> Result<Vec<HeldName>, Error> {
+    sql(HELD_NAMES).bind(projects).all(conn).await
 }
 
 /// The names of these projects that an operator has taken down.

@@ -43,6 +43,7 @@ pub(super) fn relay_keys(app: &App, cluster: &Cluster) -> Option<Item> {
 pub(super) struct Parts {
     ports: Vec<directory::Port>,
     pub(super) domains: Vec<directory::CustomDomain>,
+    held: Vec<directory::HeldName>,
     taken_down: Vec<directory::TakenDownName>,
 }
 
@@ -56,6 +57,7 @@ impl Parts {
         Ok(Self {
             ports: directory::ports(conn, &cluster.domain, projects).await?,
             domains: directory::domains(conn, projects).await?,
+            held: directory::held_names(conn, projects).await?,
             taken_down: directory::taken_down(conn, projects).await?,
         })
     }
@@ -83,6 +85,7 @@ fn project(cluster: &Cluster, row: directory::Project, parts: &Parts) -> Project
         limits: cluster.limits(&row.plan),
         addresses: ports_of(&parts.ports, row.id).collect(),
         domains: domains_of(cluster, &parts.domains, row.id).collect(),
+        held: held_by(&parts.held, row.id).collect(),
         taken_down: names_of(&parts.taken_down, row.id).collect(),
         id: row.id.to_string(),
         endpoint: row.endpoint,
@@ -103,6 +106,15 @@ fn ports_of(ports: &[directory::Port], project_id: ProjectId) -> impl Iterator<I
             port: u16::try_from(port.port).ok()?,
         })
     })
+}
+
+/// The names that no wildcard of another project may include meanwhile. A wildcard that is held is in
+/// no other one.
+fn held_by(held: &[directory::HeldName], project_id: ProjectId) -> impl Iterator<Item = String> {
+    let own = held
+        .iter()
+        .filter(move |name| name.project_id == project_id && !name.hostname.starts_with("*."));
+    own.map(|name| name.hostname.clone())
 }
 
 fn names_of(

@@ -426,6 +426,7 @@ mod tests {
             limits: Limits::default(),
             addresses: Vec::new(),
             domains: Vec::new(),
+            held: Vec::new(),
             taken_down: Vec::new(),
         };
         directory.replace(platform, vec![Item::Project(Box::new(project))]);

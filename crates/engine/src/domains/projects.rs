@@ -69,8 +69,9 @@ impl ProjectDomains {
             .map(Arc::clone)
             .collect();
         for id in gone {
-            self.set(&mut names, &id, &[]);
+            self.set(&mut names, &id, (&[], &[]));
         }
+        self.domains.release(|_, project| listed.contains(project));
         self.put_all(&mut names, items);
     }
 
@@ -87,8 +88,9 @@ impl ProjectDomains {
             _ => None,
         });
         let listed = projects.flat_map(|project| {
-            let own = project.domains.iter();
-            own.map(move |domain| (&*project.id, &*domain.hostname))
+            let served = project.domains.iter().map(|domain| &domain.hostname);
+            let all = served.chain(&project.held);
+            all.map(move |hostname| (&*project.id, hostname.as_str()))
         });
         let holders = listed.filter_map(|(id, hostname)| {
             let holder = self.domains.at(hostname)?;
@@ -100,18 +102,28 @@ impl ProjectDomains {
     fn put_all(&self, names: &mut NamesByProject, items: &[Item]) {
         for item in items {
             match item {
-                Item::Project(project) => self.set(names, &project.id, &project.domains),
-                Item::ProjectGone { id } => self.set(names, id, &[]),
+                Item::Project(project) => {
+                    self.set(names, &project.id, (&project.domains, &project.held));
+                }
+                Item::ProjectGone { id } => self.set(names, id, (&[], &[])),
                 Item::DomainCertificate(uploaded) => self.put_certificate(uploaded),
                 _ => {}
             }
         }
     }
 
-    /// Gives a project exactly these domains.
-    fn set(&self, names: &mut NamesByProject, project: &str, listed: &[CustomDomain]) {
+    /// Gives a project exactly these domains, and lets it hold exactly these names that are not served.
+    fn set(
+        &self,
+        names: &mut NamesByProject,
+        project: &str,
+        (listed, held): (&[CustomDomain], &[String]),
+    ) {
         let known = names.remove_entry(project);
         let (id, before) = known.unwrap_or_else(|| (project.into(), HashSet::new()));
+        // Before it loses a domain, and released after it has one again: meanwhile no other project
+        // gets the name.
+        self.domains.hold(held, &id);
         let wanted = listed.iter().filter_map(|domain| {
             let name = self.parse(domain)?;
             Some((name, domain))
@@ -125,6 +137,8 @@ impl ProjectDomains {
             has_it.then_some(name)
         });
         let now: HashSet<DomainName> = added.collect();
+        self.domains
+            .release(|name, holder| holder != project || held.iter().any(|held| held == name));
         if !now.is_empty() {
             names.insert(id, now);
         }

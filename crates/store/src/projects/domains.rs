@@ -383,5 +383,16 @@ pub async fn delete_all(tx: &mut Tx, project: ProjectId, now: Timestamp) -> Resu
 
 /// Deletes the holder of a name whose quarantine has ended. Returns true if there was one.
 pub async fn free_rested(tx: &mut Tx, hostname: &str, now: Timestamp) -> Result<bool, Error> {
-    sql(FREE_RESTED).bind(hostname).bind(now).changed(tx).await
+    let Some(project) = holder(tx, hostname).await? else {
+        return Ok(false);
+    };
+    let is_freed = sql(FREE_RESTED)
+        .bind(hostname)
+        .bind(now)
+        .changed(tx)
+        .await?;
+    if is_freed {
+        tx.note(Change::project(project), now);
+    }
+    Ok(is_freed)
 }

@@ -61,6 +61,7 @@ fn project(settings: ProjectSettings) -> Item {
         limits: link::Limits::default(),
         addresses: Vec::new(),
         domains: Vec::new(),
+        held: Vec::new(),
         taken_down: Vec::new(),
     }))
 }

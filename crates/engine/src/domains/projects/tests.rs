@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::slice::from_ref;
 use std::time::Duration;
 
 use acme::{KeyType, WallClock};
@@ -255,6 +256,56 @@ fn an_upload_warns_only_about_its_own_domain() {
     assert!(expiring(now).is_empty());
     assert_eq!(expiring(now + WARNING_INTERVAL), names);
     assert_eq!(expiring(now), names, "the clock was set back");
+}
+
+/// The project of a domain that is suspended or in quarantine.
+fn holding(id: &str, held: &[&str]) -> Item {
+    let mut item = project(id, &[]);
+    if let Item::Project(project) = &mut item {
+        project.held = held.iter().map(|name| (*name).to_owned()).collect();
+    }
+    item
+}
+
+/// Its owner can repair its records; until then no wildcard above makes it another project's.
+#[test]
+fn a_name_that_another_project_holds_is_in_no_wildcard() {
+    let (of_projects, domains) = of_projects();
+    let at = |host: &str| holder(&domains, host);
+    let app = "app.example.com";
+    let (served, wildcard) = (project("b", &[app]), project("a", &["*.example.com"]));
+    let suspended = holding("b", &[app]);
+    of_projects.replace(&[served.clone(), wildcard.clone()]);
+    assert_eq!(at(app).as_deref(), Some("b"));
+    assert!(of_projects.former_holders(from_ref(&suspended)).is_empty());
+    of_projects.apply(from_ref(&suspended));
+    assert_eq!(at(app), None);
+    assert_eq!(at("other.example.com").as_deref(), Some("a"));
+    of_projects.replace(&[suspended.clone(), wildcard.clone()]);
+    assert_eq!(at(app), None, "a snapshot has the same");
+    // Released, or verified again.
+    of_projects.apply(&[holding("b", &[])]);
+    assert_eq!(at(app).as_deref(), Some("a"));
+    let former = of_projects.former_holders(from_ref(&suspended));
+    assert_eq!(former.first().map(|id| &**id), Some("a"));
+    of_projects.apply(&[suspended.clone(), served]);
+    assert_eq!(at(app).as_deref(), Some("b"));
+    // A project that is not in a snapshot holds nothing.
+    of_projects.apply(&[suspended]);
+    of_projects.replace(&[wildcard]);
+    assert_eq!(at(app).as_deref(), Some("a"));
+}
+
+#[test]
+fn the_wildcard_of_a_project_includes_the_names_that_it_holds() {
+    let (of_projects, domains) = of_projects();
+    let mut own = project("a", &["*.example.com"]);
+    if let Item::Project(project) = &mut own {
+        project.held = vec!["app.example.com".to_owned()];
+    }
+    of_projects.apply(&[own]);
+    let found = holder(&domains, "app.example.com");
+    assert_eq!(found.as_deref(), Some("a"));
 }
 
 #[test]

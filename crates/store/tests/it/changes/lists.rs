@@ -13,6 +13,7 @@ pub(super) const REPLICATED_FUNCTIONS: &[&str] = &[
     "credentials::rotate",
     "domains::delete",
     "domains::delete_all",
+    "domains::free_rested",
     "domains::remove_certificate",
     "domains::save",
     "domains::set_certificate",
@@ -67,9 +68,8 @@ pub(super) const SILENT: &[&str] = &[
     "credentials::lock_issuer",
     "credentials::record_use",
     "credentials::record_use_at_engine",
-    // Engines serve no pending domain, and no domain in quarantine.
+    // Engines know no pending domain.
     "domains::claim",
-    "domains::free_rested",
     "domains::insert",
     "domains::release_notice",
     "domains::set_order",

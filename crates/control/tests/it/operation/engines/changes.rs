@@ -223,6 +223,7 @@ async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl
     let hostnames = sent.domains.iter().map(|domain| domain.hostname.as_str());
     let hostnames: Vec<_> = hostnames.collect();
     assert_eq!(hostnames, ["a.example.com", "b.example.com"]);
+    assert_eq!(sent.held, ["d.example.com", "e.example.com"]);
     assert_eq!(
         (sent.plan.as_str(), sent.region.as_deref()),
         ("basic", Some("local"))
