@@ -265,6 +265,17 @@ mod tests {
     }
 
     #[test]
+    fn the_number_of_held_names_is_bounded() {
+        let domains = Domains::default();
+        let names = (0..=MAX_DOMAINS).map(|number| format!("a{number}.example.com"));
+        let names: Vec<String> = names.collect();
+        domains.hold(&names, &"prj_1".into());
+        assert_eq!(domains.held.pin().len(), MAX_DOMAINS);
+        domains.release(|_, _| false);
+        assert!(domains.held.pin().is_empty());
+    }
+
+    #[test]
     fn the_number_of_domains_is_bounded() {
         let domains = Domains::default();
         for number in 0..MAX_DOMAINS {
