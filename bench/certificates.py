@@ -6,8 +6,9 @@
 Both engines run at the same time, each with certificates from files: one for each domain, with an
 authority behind it, and of the size that public authorities issue. In interleaved rounds, `--clients` processes
 open full TLS 1.3 handshakes (no session is resumed) to one engine, each for a random one of its
-domains. CPU is that of the engine alone: it shows a difference that slow clients hide in the rate. Memory is the difference of both engines after their start,
-divided by the difference of their certificates.
+domains. CPU is that of the engine alone: it shows a difference that slow clients hide in the rate.
+Memory is the difference of both engines after their start, divided by the difference of their
+certificates.
 
 Needs `svc` (cargo build --release -p svc) and `openssl`; if they are not on PATH, BENCH_PATH names
 their directories.  Standard library only.  Processes are started by this program and ended by id.
