@@ -177,6 +177,24 @@ fn a_wildcard_without_dns_is_reported_and_not_ordered() -> Result<()> {
     Ok(())
 }
 
+/// Adds a domain of the project, enters its records, and verifies it. Returns its path, and the name to
+/// which its challenges are delegated.
+fn verified(managed: &ManagedPair, bind: &NameServer, body: &Value) -> Result<(String, String)> {
+    let domains = format!("/api/projects/tunnels/{}/domains", managed.project());
+    let added = managed.call("POST", &domains, Some(body))?.json();
+    let records = added["records"].as_array().context("no records")?;
+    let lines: Vec<String> = records.iter().map(entered).collect::<Result<_>>()?;
+    let delegation = records.get(2).and_then(|record| record["value"].as_str());
+    let alias = delegation.context("no delegation")?.to_owned();
+    bind.enter("example.com", &lines)?;
+    let id = added["id"].as_str().context("no id")?;
+    let path = format!("{domains}/{id}");
+    let verify = format!("{path}/verify");
+    let checked = managed.call("POST", &verify, None)?.json();
+    assert_eq!(checked["status"], "verified", "{checked}");
+    Ok((path, alias))
+}
+
 /// The owner of a domain delegates its challenges to a zone that the engine changes in BIND. The
 /// platform finds all three records there, and Pebble follows the delegation. Then the project uploads
 /// another certificate.
@@ -209,31 +227,24 @@ fn a_wildcard_of_a_project_is_validated_through_its_delegation() -> Result<()> {
         .engine
         .kill_and_configure(|config| config["certs"]["acme"] = acme)?;
 
-    let domains = format!("/api/projects/tunnels/{}/domains", managed.project());
-    let body = json!({"hostname": "*.wild.example.com"});
-    let added = managed.call("POST", &domains, Some(&body))?.json();
-    let records = added["records"].as_array().context("no records")?;
-    let lines: Vec<String> = records.iter().map(entered).collect::<Result<_>>()?;
-    let alias = records
-        .get(2)
-        .and_then(|record| record["value"].as_str())
-        .context("no delegation")?;
-    bind.enter("example.com", &lines)?;
-    let id = added["id"].as_str().context("no id")?;
-    let verify = format!("{domains}/{id}/verify");
-    let verified = managed.call("POST", &verify, None)?.json();
-    assert_eq!(verified["status"], "verified", "{verified}");
-
-    let state = authority.state_dir().join("domains/_.wild.example.com");
-    eventually("the certificate of the wildcard", || {
-        Ok(state.join("certificate.json").exists())
-    })?;
+    let wildcard = json!({"hostname": "*.wild.example.com"});
+    let (path, alias) = verified(&managed, &bind, &wildcard)?;
+    // The name itself is validated at the same record.
+    let name = json!({"hostname": "wild.example.com", "certificateValidation": "dns_01"});
+    let (_, same) = verified(&managed, &bind, &name)?;
+    assert_eq!(same, alias);
+    for folder in ["_.wild.example.com", "wild.example.com"] {
+        let state = authority.state_dir().join("domains").join(folder);
+        eventually(&format!("the certificate of {folder}"), || {
+            Ok(state.join("certificate.json").exists())
+        })?;
+    }
     let service = Service::answering(|| "below".to_owned())?.to_string();
     let _agent = managed.forward(&service, &["--hostname", "a.wild.example.com"])?;
     let engine = &managed.engine;
     wait_for_domain(engine, authority.root(), "a.wild.example.com", "below")?;
     assert_eq!(
-        dig(&server, &["+short", alias, "TXT"])?,
+        dig(&server, &["+short", &alias, "TXT"])?,
         "",
         "it is removed"
     );
@@ -244,7 +255,7 @@ fn a_wildcard_of_a_project_is_validated_through_its_delegation() -> Result<()> {
         "certificate": own.cert.pem(),
         "privateKey": own.signing_key.serialize_pem(),
     });
-    let uploaded = managed.call("PUT", &format!("{domains}/{id}/certificate"), Some(&body))?;
+    let uploaded = managed.call("PUT", &format!("{path}/certificate"), Some(&body))?;
     assert_eq!(uploaded.status, 200, "{}", uploaded.text());
     let trusted = authority.directory().join("own.pem");
     fs::write(&trusted, own.cert.pem())?;
