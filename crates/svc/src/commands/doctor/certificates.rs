@@ -1,25 +1,45 @@
-//! Checks of the certificates of a `svc up --public` on this machine.
+//! Checks of the certificates of a `svc up --public` or an engine on this machine.
 
+use std::path::Path;
 use std::time::Duration;
+
+use engine::config::EngineConfig;
 
 use super::check::{Check, Report};
 use crate::commands::server::up::public::inspect::{self, CertificateReport};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::process::environment;
 
-/// Runs the checks, if the context belongs to a public server on this machine.
+/// Runs the checks for the engine with this configuration, or if the context belongs to a public
+/// server on this machine.
 pub(super) async fn run_checks(
-    context: Option<&Context>,
+    (context, engine_file): (Option<&Context>, Option<&Path>),
     limit: Duration,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let Some(data) = context.and_then(|context| context.data_dir.as_deref()) else {
-        return Ok(());
+    let data = context.and_then(|context| context.data_dir.as_deref());
+    let looked_up = match (engine_file, data) {
+        (Some(file), _) => {
+            let config = match EngineConfig::load(Some(file), environment::variables()) {
+                Ok(config) => config,
+                Err(errors) => {
+                    report.add(unreadable(file, &errors.to_string()))?;
+                    return Ok(());
+                }
+            };
+            tokio::time::timeout(limit, inspect::report_of_engine(&config)).await
+        }
+        (None, Some(data)) => tokio::time::timeout(limit, inspect::report(data)).await,
+        (None, None) => return Ok(()),
     };
-    match tokio::time::timeout(limit, inspect::report(data)).await {
+    match looked_up {
         Ok(Some(found)) => {
             report.add(issued(&found))?;
             report.add(caa(&found))?;
+        }
+        Ok(None) if engine_file.is_some() => {
+            report.add(Check::skip(CERTIFICATES, "the engine orders none"))?;
         }
         Ok(None) => {}
         Err(_elapsed) => {
@@ -30,18 +50,25 @@ pub(super) async fn run_checks(
     Ok(())
 }
 
+fn unreadable(file: &Path, errors: &str) -> Check {
+    let file = file.display();
+    let message = format!("the configuration {file} cannot be used: {errors}");
+    let next_step = format!("`svc engine --check -c {file}` lists the errors");
+    Check::fail(CERTIFICATES, message).with_next_step(next_step)
+}
+
 fn issued(found: &CertificateReport) -> Check {
-    const NAME: &str = "certificates";
     if !found.problems.is_empty() {
         let message = format!("the last order failed: {}", found.problems.join("; "));
-        return Check::warn(NAME, message)
+        return Check::warn(CERTIFICATES, message)
             .with_next_step("it is tried again; correct the cause that the authority names");
     }
     if found.issued.is_empty() {
-        return Check::warn(NAME, "there is no certificate yet")
-            .with_next_step("the output of `svc up` has the state of the orders");
+        return Check::warn(CERTIFICATES, "there is no certificate yet").with_next_step(
+            "the output of `svc up`, or the log of the engine, has the state of the orders",
+        );
     }
-    Check::pass(NAME, found.issued.join("; "))
+    Check::pass(CERTIFICATES, found.issued.join("; "))
 }
 
 fn caa(found: &CertificateReport) -> Check {
@@ -62,6 +89,7 @@ fn caa(found: &CertificateReport) -> Check {
     ))
 }
 
+const CERTIFICATES: &str = "certificates";
 const CAA: &str = "caa";
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `svc doctor`, where all is well and where something is not.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::installed::{alone, secret, up};
 use crate::program::{CommandOutput, Home};
@@ -130,6 +130,53 @@ async fn a_token_without_publish_permission_is_not_a_failure() {
     assert!(output.stdout.contains("tunnel\tskip\t"), "{output:?}");
     assert!(!output.stdout.contains("tunnel_latency"), "{output:?}");
     alone.stop().await;
+}
+
+/// Beside an engine with its own configuration, without a context.
+#[tokio::test]
+async fn the_certificates_of_an_engine_are_checked_by_its_configuration() {
+    let home = Home::new();
+    let file = home.path().join("engine.yaml");
+    let state = home.path().join("acme");
+    let config = json!({
+        "engine": {"host": "engine.example.com"},
+        "tls": {"listen_addr": "127.0.0.1:0"},
+        "auth": {"jwt": {"token_jwt_secret": "0123456789abcdef0123456789abcdef"}},
+        "certs": {"static": {"enabled": false}, "acme": {
+            "directory": "https://ca.example/directory",
+            "terms_agreed": true,
+            "state_dir": state,
+        }},
+    });
+    std::fs::write(&file, config.to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    let run = async || {
+        let args = ["doctor", "--engine-file", file, "--output", "json"];
+        let ended = home.run(&args).await;
+        (ended.code, findings(&ended))
+    };
+    let (code, found) = run().await;
+    assert_eq!(code, Some(0), "{found}");
+    for (name, expected) in [
+        ("certificates", "warn"),
+        ("caa", "pass"),
+        ("settings", "skip"),
+    ] {
+        assert_eq!(status(&found, name), expected, "{name}: {found}");
+    }
+    std::fs::create_dir(&state).unwrap();
+    std::fs::write(state.join("problem.txt"), "rateLimited: wait").unwrap();
+    let (_, found) = run().await;
+    assert!(
+        found
+            .to_string()
+            .contains("engine.example.com: rateLimited: wait"),
+        "{found}"
+    );
+    std::fs::write(file, "engine: {host: 1}").unwrap();
+    let (code, found) = run().await;
+    assert_eq!(code, Some(1), "{found}");
+    assert_eq!(status(&found, "certificates"), "fail", "{found}");
 }
 
 /// In the order in which commands need them.

@@ -356,7 +356,7 @@ mod tests {
     use hickory_proto::rr::rdata::{A, CAA, CNAME, NS};
     use tokio::net::TcpListener;
 
-    use super::super::records::ChallengeRecords;
+    use super::super::records::{ChallengeRecords, OrderValidations};
     use super::*;
 
     /// A name server on a free port, over TCP only, with these records: the address of every name, a
@@ -434,6 +434,7 @@ mod tests {
             challenges: ChallengeRecords::Delegation,
             authority: Some("letsencrypt.org"),
             accounts: Vec::new(),
+            validations: OrderValidations::PUBLIC,
         };
         let changes = wanted.changes(&servers.answers(&wanted).await);
         let lines: Vec<String> = changes.iter().map(ToString::to_string).collect();

@@ -11,7 +11,7 @@ use super::files::Layout;
 use super::options::PublicOptions;
 use super::ports::PublicPorts;
 use super::progress::IssuedNames;
-use super::records::{RecordChange, WantedRecords};
+use super::records::{OrderValidations, RecordChange, WantedRecords};
 use crate::failure::Failure;
 use crate::output;
 
@@ -126,6 +126,7 @@ fn wanted(options: &PublicOptions, layout: &Layout) -> WantedRecords {
         challenges: options.dns.records(),
         authority: options.authority.caa_name(),
         accounts: layout.accounts(),
+        validations: OrderValidations::PUBLIC,
     }
 }
 
@@ -174,6 +175,7 @@ mod tests {
             challenges: ChallengeRecords::Elsewhere,
             authority: None,
             accounts: Vec::new(),
+            validations: OrderValidations::PUBLIC,
         };
         let mut answers = RecordAnswers::default();
         assert_eq!(note(&[own], &wanted.changes(&answers)), "");

@@ -38,7 +38,8 @@ impl IssuedNames {
         ]
     }
 
-    fn new(names: Vec<String>, authority: &str, directory: &Path) -> Self {
+    /// A certificate with its state directory.
+    pub(super) fn new(names: Vec<String>, authority: &str, directory: &Path) -> Self {
         Self {
             names,
             authority: authority.to_owned(),

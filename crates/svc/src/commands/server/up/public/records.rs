@@ -18,6 +18,25 @@ pub(super) struct WantedRecords {
     pub(super) authority: Option<&'static str>,
     /// URLs of the accounts at the authority, as far as they exist: each part has one.
     pub(super) accounts: Vec<String>,
+    /// The validations of its orders.
+    pub(super) validations: OrderValidations,
+}
+
+/// The validations with which an authority checks the orders of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OrderValidations {
+    /// The one of hosts that is tried first.
+    pub(super) host: &'static str,
+    /// True if there are wildcards, which are validated with `dns-01`.
+    pub(super) has_wildcards: bool,
+}
+
+impl OrderValidations {
+    /// Those of a public server.
+    pub(super) const PUBLIC: Self = Self {
+        host: "tls-alpn-01",
+        has_wildcards: true,
+    };
 }
 
 /// Records with which name servers find the answers to `dns-01`.
@@ -255,14 +274,15 @@ impl WantedRecords {
         };
         for tag in ["issue", "issuewild"] {
             let relevant = with_tag(properties, tag);
-            if relevant.is_empty() {
+            let is_unused = tag == "issuewild" && !self.validations.has_wildcards;
+            if relevant.is_empty() || is_unused {
                 continue;
             }
             let of_authority = relevant
                 .iter()
                 .filter(|property| property.issuer() == authority);
             let of_authority: Vec<_> = of_authority.copied().collect();
-            let methods = needed_methods(properties, tag);
+            let methods = self.validations.needed(properties, tag);
             let usable = of_authority
                 .iter()
                 .filter(|property| methods.iter().all(|method| property.permits(method)));
@@ -323,19 +343,24 @@ impl WantedRecords {
     }
 }
 
-/// The validations of the orders to which records with this tag apply (RFC 8657): hosts are validated
-/// with `tls-alpn-01`, and wildcards with `dns-01`. Without records for wildcards, those for hosts
-/// apply to both.
-fn needed_methods(properties: &[CaaProperty], tag: &str) -> &'static [&'static str] {
-    if tag == "issuewild" {
-        return &["dns-01"];
-    }
-    if with_tag(properties, "issuewild").is_empty() {
-        &["tls-alpn-01", "dns-01"]
-    } else {
-        &["tls-alpn-01"]
+impl OrderValidations {
+    /// The validations of the orders to which records with this tag apply (RFC 8657). Without records
+    /// for wildcards, those for hosts apply to both.
+    fn needed(self, properties: &[CaaProperty], tag: &str) -> Vec<&'static str> {
+        if tag == "issuewild" {
+            return vec![WILDCARD_VALIDATION];
+        }
+        let mut needed = vec![self.host];
+        let is_for_both = with_tag(properties, "issuewild").is_empty();
+        if self.has_wildcards && is_for_both && self.host != WILDCARD_VALIDATION {
+            needed.push(WILDCARD_VALIDATION);
+        }
+        needed
     }
 }
+
+/// Authorities issue wildcards after no other validation.
+const WILDCARD_VALIDATION: &str = "dns-01";
 
 fn with_tag<'a>(properties: &'a [CaaProperty], tag: &str) -> Vec<&'a CaaProperty> {
     let properties = properties.iter();

@@ -12,6 +12,7 @@ fn wanted() -> WantedRecords {
         challenges: ChallengeRecords::Delegation,
         authority: Some("letsencrypt.org"),
         accounts: Vec::new(),
+        validations: OrderValidations::PUBLIC,
     }
 }
 
@@ -337,6 +338,38 @@ fn caa_records_must_allow_the_validations() {
         };
         let expected: Vec<_> = expected.into_iter().collect();
         assert_eq!(lines(&wanted, &answers), expected, "{properties:?}");
+    }
+}
+
+/// An engine that a user has configured, with a name only or with another validation.
+#[test]
+fn caa_records_must_allow_the_validations_of_the_server() {
+    let only_http = [("issue", "letsencrypt.org; validationmethods=http-01")];
+    let no_wildcard = [("issue", "letsencrypt.org"), ("issuewild", ";")];
+    let only_dns = [("issue", "letsencrypt.org; validationmethods=dns-01")];
+    for (host, has_wildcards, properties, is_allowed) in [
+        ("http-01", false, &only_http[..], true),
+        ("http-01", true, &only_http, false),
+        ("tls-alpn-01", false, &only_http, false),
+        ("tls-alpn-01", false, &no_wildcard, true),
+        ("tls-alpn-01", true, &no_wildcard, false),
+        ("dns-01", true, &only_dns, true),
+        ("dns-01", false, &only_dns, true),
+    ] {
+        let wanted = WantedRecords {
+            validations: OrderValidations {
+                host,
+                has_wildcards,
+            },
+            ..wanted()
+        };
+        let properties = properties.iter().map(|(tag, value)| CaaProperty {
+            tag: (*tag).to_owned(),
+            value: (*value).to_owned(),
+        });
+        let properties: Vec<_> = properties.collect();
+        let changes = wanted.caa_changes(HOST, &properties);
+        assert_eq!(changes.is_empty(), is_allowed, "{host}: {changes:?}");
     }
 }
 
