@@ -108,7 +108,7 @@ fn has_failed(ready: &Value) -> Result<bool> {
         .lines()
         .filter(|line| line.starts_with("svc_acme_last_failure_timestamp_seconds{"));
     let set: Vec<_> = failures.filter(|line| !line.ends_with(" 0")).collect();
-    Ok(matches!(set[..], [one] if one.contains(r#"reason="connection""#)))
+    Ok(matches!(set.as_slice(), [one] if one.contains(r#"reason="connection""#)))
 }
 
 /// A running `svc turn` whose TLS listener is that of the authority's validations.
