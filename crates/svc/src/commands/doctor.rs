@@ -75,7 +75,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     certificates::run_checks(of, args.timeout, &mut report).await?;
     match config {
         Ok(config) => check_engine(&config, &args, &mut report).await?,
-        // On the machine of an engine nobody has to be signed in.
+        // On the machine of an engine no user has to be signed in.
         Err(failure) if has_engine_file(&args) => {
             report.add(Check::skip("settings", failure.message()))?;
         }
