@@ -43,6 +43,25 @@ export async function drive(script) {
   if (process.exitCode) process.exit();
 }
 
+/**
+ * Runs in each page: records its first paint and its last events of the pointer, with milliseconds
+ * since the navigation, so that the report of a failure shows if a click has reached the page.
+ */
+function recordInput() {
+  const events = [];
+  globalThis.recordedInput = events;
+  const record = (text) => {
+    events.push(`${Math.round(performance.now())} ms ${text}`);
+    if (events.length > 20) events.shift();
+  };
+  for (const type of ["pointerdown", "pointerup", "click"]) {
+    addEventListener(type, ({ target }) => record(`${type} ${target.id ?? ""} ${target.nodeName}`), true);
+  }
+  new PerformanceObserver((list) => {
+    for (const { name } of list.getEntries()) record(name);
+  }).observe({ type: "paint", buffered: true });
+}
+
 class World {
   constructor(given, browser) {
     Object.assign(this, given);
@@ -69,6 +88,7 @@ class World {
     const page = await context.newPage();
     // The only debugger session: when another one ended, virtual authenticators ended with it.
     page.devtools = await context.newCDPSession(page);
+    await page.addInitScript(recordInput);
     const faults = [];
     page.on("pageerror", (error) => faults.push(`script error: ${error}`));
     page.on("console", (message) => {
@@ -90,7 +110,7 @@ class World {
 
   /**
    * The addresses of the pages when the script failed, their console output, their requests without
-   * an end, the buttons whose action has not ended, and screenshots.
+   * an end, the buttons whose action has not ended, the last input events, and screenshots.
    */
   async explain() {
     for (const [at, { page, faults, open }] of this.opened.entries()) {
@@ -98,6 +118,7 @@ class World {
       for (const request of open) console.error(`without an end: ${request.method()} ${request.url()}`);
       const busy = page.locator("button[aria-disabled=true]");
       console.error("busy buttons:", await busy.allInnerTexts().catch(() => []));
+      console.error("input:", await page.evaluate(() => globalThis.recordedInput).catch(() => []));
       const main = page.locator("main").first();
       console.error(await main.innerText({ timeout: 1_000 }).catch(() => "It shows nothing."));
       await this.#picture(page, `failed-${at}`).catch(() => {});

@@ -54,7 +54,7 @@ pub struct AcmeSection {
     /// The profile of the certificates, one of those in the directory of the authority: with
     /// `shortlived` those of Let's Encrypt are valid for six days. Without this key the authority
     /// selects one. A change applies to the next order.
-    #[schemars(example = "shortlived")]
+    #[schemars(example = &"shortlived")]
     profile: Option<String>,
     /// A PEM file of authorities for checking the certificate of `directory`, instead of the
     /// system's.
