@@ -109,10 +109,26 @@ impl Svc {
     /// # Errors
     /// It is not replaced in time.
     pub fn reload(&mut self) -> Result<()> {
+        self.ask_to_reload()?;
+        self.reloaded()
+    }
+
+    /// Asks it to start the process that replaces it.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn ask_to_reload(&self) -> Result<()> {
         match self.successors.last() {
-            Some(successor) => successor.signal(Signal::SIGUSR2)?,
-            None => self.process.ask_to_reload()?,
+            Some(successor) => successor.signal(Signal::SIGUSR2),
+            None => self.process.ask_to_reload(),
         }
+    }
+
+    /// Waits until the process that replaces it serves.
+    ///
+    /// # Errors
+    /// It is not replaced in time.
+    pub fn reloaded(&mut self) -> Result<()> {
         let before = self.ready["pid"].clone();
         // The new process inherits the standard output.
         self.ready = self.process.json("the new process", |line| {

@@ -144,9 +144,35 @@ impl InheritedSockets {
     /// # Errors
     /// The system refuses to change a socket.
     pub fn take_listeners(&mut self, address: SocketAddr) -> io::Result<Vec<TcpListener>> {
-        let is_wanted = |inherited: &mut InheritedSocket| inherited.address == address;
+        self.take(|inherited| inherited.address == address)
+    }
+
+    /// The same for a listener with a name, as in [`Supervisor::keep_open`]. Port 0 means the port that
+    /// the process before this one got.
+    ///
+    /// # Errors
+    /// As [`take_listeners`](Self::take_listeners).
+    ///
+    /// [`Supervisor::keep_open`]: crate::supervisor::Supervisor::keep_open
+    pub fn take_named_listeners(
+        &mut self,
+        name: &str,
+        address: SocketAddr,
+    ) -> io::Result<Vec<TcpListener>> {
+        if address.port() != 0 {
+            return self.take_listeners(address);
+        }
+        let name = format!("{STORE_PREFIX}{name}");
+        self.take(|inherited| inherited.name == name && inherited.address.ip() == address.ip())
+    }
+
+    fn take(
+        &mut self,
+        is_wanted: impl Fn(&InheritedSocket) -> bool,
+    ) -> io::Result<Vec<TcpListener>> {
         let mut taken = Vec::new();
-        for inherited in self.sockets.extract_if(.., is_wanted) {
+        let wanted = self.sockets.extract_if(.., |socket| is_wanted(socket));
+        for inherited in wanted {
             inherited.listener.set_nonblocking(true)?;
             taken.push(inherited.listener);
         }
@@ -162,7 +188,7 @@ impl InheritedSockets {
     pub fn finish(self) -> Result<Vec<String>, InheritError> {
         let mut closed = Vec::new();
         for InheritedSocket { name, address, .. } in self.sockets {
-            if !name.starts_with(STORE_PREFIX) {
+            if !is_kept(&name) {
                 return Err(InheritError::Unused { name, address });
             }
             tracing::info!(name, %address, "closed a listener that is no longer configured");
@@ -172,6 +198,12 @@ impl InheritedSockets {
         }
         Ok(closed)
     }
+}
+
+/// True for the name of a socket that a process of this program has given to its supervisor. Those of
+/// `.socket` units have the name of the unit, which may have the same prefix.
+fn is_kept(name: &str) -> bool {
+    name.starts_with(STORE_PREFIX) && !name.ends_with(".socket")
 }
 
 #[cfg(test)]
@@ -222,12 +254,28 @@ mod tests {
         inherited.add("svc-http", own.into()).unwrap();
         assert_eq!(inherited.finish().unwrap(), ["svc-http"]);
 
-        let (theirs, address) = listener();
+        for name in ["web.socket", "svc-engine.socket"] {
+            let (theirs, address) = listener();
+            let mut inherited = InheritedSockets::none();
+            inherited.add(name, theirs.into()).unwrap();
+            let error = inherited.finish().unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+            assert!(error.contains(&address.to_string()), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_listener_on_port_0_takes_the_kept_sockets_of_its_name() {
+        let (kept, address) = listener();
         let mut inherited = InheritedSockets::none();
-        inherited.add("web.socket", theirs.into()).unwrap();
-        let error = inherited.finish().unwrap_err().to_string();
-        assert!(error.contains("web.socket"), "{error}");
-        assert!(error.contains(&address.to_string()), "{error}");
+        inherited.add("svc-tls", kept.into()).unwrap();
+        let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+        let elsewhere = SocketAddr::from(([127, 0, 0, 2], 0));
+        let mut take = |name: &str, at| inherited.take_named_listeners(name, at).unwrap();
+        assert!(take("http", any_port).is_empty());
+        assert!(take("tls", elsewhere).is_empty());
+        let taken = take("tls", any_port);
+        assert_eq!(taken[0].local_addr().unwrap(), address);
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Listeners {
         sockets: &mut InheritedSockets,
     ) -> Result<Self, StartError> {
         let mut bind_all = |(key, name), address: SocketAddr| {
-            let inherited = sockets.take_listeners(address);
+            let inherited = sockets.take_named_listeners(name, address);
             let bound = inherited.and_then(|inherited| {
                 let listeners = if inherited.is_empty() {
                     listen::bind(address, workers)?
@@ -105,7 +105,8 @@ pub(super) fn bind_metrics(
         return Ok(None);
     };
     let mut bind = || -> io::Result<TcpListener> {
-        let inherited = sockets.take_listeners(address)?.into_iter().next();
+        let inherited = sockets.take_named_listeners("metrics", address)?;
+        let inherited = inherited.into_iter().next();
         let listener = match inherited {
             Some(listener) => listener,
             None => std::net::TcpListener::bind(address)?,

@@ -165,6 +165,54 @@ async fn a_managed_engine_is_replaced_twice() -> Result<()> {
     Ok(())
 }
 
+/// The new process has no state, and the platform cannot be reached. It would refuse the agents, because
+/// it knows no project. The old one serves until the state has arrived.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_process_takes_over_with_the_state_of_its_platform() -> Result<()> {
+    let mut managed = ManagedPair::on_sqlite()?;
+    let service = Service::mirror()?.to_string();
+    let mut agent = managed.forward(&service, &["--http", "--hostname", "web"])?;
+    let visitor = Visitor::new(&managed.engine, agent.hostname()?)?;
+    let load = Load::start(visitor);
+    let empty = managed.engine.directory().join("empty");
+    managed.engine.configure(|config| {
+        config["control_plane"]["data_dir"] = json!(empty);
+    })?;
+    managed.link.interrupt();
+    managed.engine.ask_to_reload()?;
+    let log = managed.engine.directory().join("engine.log");
+    // It waits longer than for changes that a stored state lacks.
+    eventually("the wait of the new process", || {
+        let late = "the platform has not sent its last changes in time";
+        Ok(fs::read_to_string(&log)?.contains(late))
+    })?;
+    assert!(!fs::read_to_string(&log)?.contains("the new process is ready"));
+
+    managed.link.restore();
+    managed.engine.reloaded()?;
+    agent.online_again()?;
+    Visit::all_succeeded(&load.stop().await?).with_context(|| managed.engine.log())?;
+    Ok(())
+}
+
+/// It gets the listener by its name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listener_on_port_0_keeps_its_port() -> Result<()> {
+    let any_port = json!({"tls": {"enabled": true, "listen_addr": "127.0.0.1:0"}});
+    let mut svc = Svc::engine_with(&any_port)?;
+    let address = svc.ready()["engine_url"].clone();
+    let service = Service::mirror()?.to_string();
+    let mut agent = Agent::forward(&svc, &service, &["--http", "--hostname", "web"])?;
+    let load = Load::start(Visitor::new(&svc, agent.hostname()?)?);
+    for _ in 0..2 {
+        svc.reload()?;
+        agent.online_again()?;
+        assert_eq!(svc.ready()["engine_url"], address);
+    }
+    Visit::all_succeeded(&load.stop().await?).with_context(|| svc.log())?;
+    Ok(())
+}
+
 /// OP-1: the listener is held by the test, as systemd holds it in its descriptor store.
 #[test]
 fn a_restart_with_inherited_listeners_refuses_no_connection() -> Result<()> {
