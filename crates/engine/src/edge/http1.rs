@@ -3,6 +3,7 @@
 pub(super) mod buffered;
 pub(super) mod copy;
 pub(super) mod exchange;
+pub(super) mod interim;
 pub(super) mod to_http2;
 pub(super) mod upgrade;
 
@@ -22,6 +23,7 @@ use transport::TlsStream;
 use types::problem::Problem;
 
 use self::buffered::BufferedStream;
+use self::interim::InterimBytes;
 use super::FIRST_REQUEST;
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info::ConnectionInfo;
@@ -267,11 +269,12 @@ impl Visitor {
                 }
                 let signal = request.record.revocation();
                 let error_format = request.admitted.error_format;
+                let mut interim = InterimBytes::default();
                 let ended = tokio::select! {
                     // Dropping the exchange closes the connection to the service. Its record
                     // contains the reason.
                     biased;
-                    next = exchange::run(self, request) => Some(next),
+                    next = exchange::run(self, request, &mut interim) => Some(next),
                     () = revocation::revoked(signal.as_deref()) => None,
                 };
                 if let Some(next) = ended {
@@ -282,7 +285,8 @@ impl Visitor {
                 };
                 let footer = &self.worker.core.page_footer;
                 let answer = Answer::problem(&problem, error_format, footer);
-                self.write_answer(&answer, is_head, false).await
+                self.write_answer_after(&mut interim, &answer, (is_head, false))
+                    .await
             }
             // A request is checked once.
             Err(Rejection::VerifyPassword(_)) => NextStep::Abort,
@@ -306,7 +310,20 @@ impl Visitor {
         is_head: bool,
         keep_alive: bool,
     ) -> NextStep {
-        let bytes = answer.to_http1(is_head, !keep_alive);
+        let mut interim = InterimBytes::default();
+        self.write_answer_after(&mut interim, answer, (is_head, keep_alive))
+            .await
+    }
+
+    /// The same, after the rest of an interim response that the visitor has received partly.
+    async fn write_answer_after(
+        &mut self,
+        interim: &mut InterimBytes,
+        answer: &Answer,
+        (is_head, keep_alive): (bool, bool),
+    ) -> NextStep {
+        let mut bytes = interim.take_rest();
+        bytes.extend_from_slice(&answer.to_http1(is_head, !keep_alive));
         match self.write(&bytes).await {
             Ok(()) if keep_alive => NextStep::Request,
             Ok(()) => NextStep::Close,

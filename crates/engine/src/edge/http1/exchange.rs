@@ -2,12 +2,10 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http1::{BodyReader, Limits, ResponseBody, Slots, may_complete, parse_response};
-use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 use transport::memory::Source;
 use types::problem::Problem;
@@ -18,6 +16,7 @@ use crate::edge::access_record::Outcome;
 use crate::edge::headers::forwarding::{add_timing, write_interim, write_response};
 use crate::edge::headers::identity::ReservedNames;
 use crate::edge::http1::copy::{BodyCopy, CopyError, Framing, malformed_reason};
+use crate::edge::http1::interim::InterimBytes;
 use crate::edge::http1::to_http2;
 use crate::edge::http1::upgrade;
 use crate::edge::response_timeout::{Progress, ResponseTimeout, await_with_timeout};
@@ -63,7 +62,11 @@ impl InterimCount {
 pub(in crate::edge) const UNEXPECTED_UPGRADE: &str = "the service changed protocols unasked";
 
 /// Serves one request completely.
-pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) -> NextStep {
+pub(in crate::edge) async fn run(
+    visitor: &mut Visitor,
+    mut request: Request,
+    interim: &mut InterimBytes,
+) -> NextStep {
     let started = Instant::now();
     let mut bypass_pool = false;
     // A request that is sent again.
@@ -77,13 +80,13 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
                     continue;
                 }
                 request.record.set_failure(error.to_string());
-                return refuse(visitor, request, &problem_of(&error)).await;
+                return refuse_after(interim, visitor, request, &problem_of(&error)).await;
             }
         };
         request.record.mark_stream_opened();
         let ended = match connection {
             Connection::Http1(io) => {
-                let exchange = Exchange::new(visitor, &mut request, io, upload.take());
+                let exchange = Exchange::new((&mut *visitor, &mut *interim), &mut request, io, upload.take());
                 exchange.run(started).await
             }
             Connection::Http2(http2) => {
@@ -92,11 +95,12 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
                         request
                             .record
                             .set_failure("the service changed its HTTP version");
-                        return refuse(visitor, request, &Problem::upstream_unreachable()).await;
+                        let problem = Problem::upstream_unreachable();
+                        return refuse_after(interim, visitor, request, &problem).await;
                     };
                     request.admitted.head = head;
                 }
-                to_http2::run(visitor, &mut request, http2, started).await
+                to_http2::run((&mut *visitor, &mut *interim), &mut request, http2, started).await
             }
         };
         match ended {
@@ -104,12 +108,15 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
             ExchangeOutcome::Upgraded(upstream, head) => {
                 return upgrade::run(visitor, request, upstream, head).await;
             }
-            ExchangeOutcome::Refused(problem) => return refuse(visitor, request, &problem).await,
+            ExchangeOutcome::Refused(problem) => {
+                return refuse_after(interim, visitor, request, &problem).await;
+            }
             ExchangeOutcome::NotForwarded(whole, reason) => {
                 upload = Some(whole);
                 if !request.fail_over(&visitor.worker) {
                     request.record.set_unreachable(reason);
-                    return refuse(visitor, request, &Problem::upstream_unreachable()).await;
+                    let problem = Problem::upstream_unreachable();
+                    return refuse_after(interim, visitor, request, &problem).await;
                 }
             }
             ExchangeOutcome::Retry(whole, reason) => {
@@ -122,7 +129,8 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
                     bypass_pool = false;
                 } else {
                     request.record.set_failure(reason);
-                    return refuse(visitor, request, &Problem::upstream_unreachable()).await;
+                    let problem = Problem::upstream_unreachable();
+                    return refuse_after(interim, visitor, request, &problem).await;
                 }
             }
         }
@@ -145,6 +153,16 @@ async fn connect(
 /// Sends an error response of the edge.
 pub(in crate::edge) async fn refuse(
     visitor: &mut Visitor,
+    request: Request,
+    problem: &Problem,
+) -> NextStep {
+    refuse_after(&mut InterimBytes::default(), visitor, request, problem).await
+}
+
+/// The same, after the rest of an interim response.
+async fn refuse_after(
+    interim: &mut InterimBytes,
+    visitor: &mut Visitor,
     mut request: Request,
     problem: &Problem,
 ) -> NextStep {
@@ -154,8 +172,9 @@ pub(in crate::edge) async fn refuse(
     // A part of the body may be unread, so the start of the next request is unknown.
     let bodiless = BodyReader::from(request.body).is_done();
     let keep_alive = request.response_format.keep_alive && bodiless;
+    let is_head = request.admitted.is_head;
     visitor
-        .write_answer(&answer, request.admitted.is_head, keep_alive)
+        .write_answer_after(interim, &answer, (is_head, keep_alive))
         .await
 }
 
@@ -185,8 +204,7 @@ struct Exchange<'v> {
     scanned: usize,
     interim_count: InterimCount,
     /// Interim responses that are being sent to the visitor.
-    interim_bytes: Vec<u8>,
-    interim_sent: usize,
+    interim: &'v mut InterimBytes,
 }
 
 #[derive(Debug, PartialEq)]
@@ -237,7 +255,7 @@ struct Response {
 impl<'v> Exchange<'v> {
     /// `upload` is a request that was not sent completely on another connection.
     fn new(
-        visitor: &'v mut Visitor,
+        (visitor, interim): (&'v mut Visitor, &'v mut InterimBytes),
         request: &'v mut Request,
         mut upstream: Http1,
         upload: Option<Box<BodyCopy>>,
@@ -272,8 +290,7 @@ impl<'v> Exchange<'v> {
             upload_state: UploadState::Sending,
             scanned: 0,
             interim_count: InterimCount::default(),
-            interim_bytes: Vec::new(),
-            interim_sent: 0,
+            interim,
         }
     }
 
@@ -298,23 +315,16 @@ impl<'v> Exchange<'v> {
                 self.request.record.set_failure(reason);
                 ExchangeOutcome::Refused(self.upstream.io.refuse_response(reason))
             }
-            Some(HeadOutcome::InvalidBody(reason)) => self.refuse_body(reason),
+            Some(HeadOutcome::InvalidBody(reason)) => {
+                // The service gets an incomplete request.
+                ExchangeOutcome::Refused(self.request.malformed_body(reason))
+            }
             Some(HeadOutcome::ConnectionFailed(reason)) => self.on_connection_failed(reason).await,
             None => {
                 self.request.record.set_failure("no answer in time");
                 ExchangeOutcome::Refused(Problem::upstream_timeout())
             }
         }
-    }
-
-    /// Refuses a request with a malformed body. The service gets an incomplete request.
-    fn refuse_body(self, reason: &'static str) -> ExchangeOutcome {
-        let problem = self.request.malformed_body(reason);
-        if self.interim_sent > 0 {
-            // Bytes after a part of an interim response would belong to it.
-            return ExchangeOutcome::Next(NextStep::Abort);
-        }
-        ExchangeOutcome::Refused(problem)
     }
 
     /// Handles a connection that closed before the response head. The request is sent again only if
@@ -366,7 +376,8 @@ impl<'v> Exchange<'v> {
             });
         }
         loop {
-            if self.poll_interim(cx).is_err() {
+            let written = self.interim.poll_write(cx, &mut self.visitor.io.io);
+            if written.is_err() {
                 return Poll::Ready(HeadOutcome::VisitorGone);
             }
             let unread = self.upstream.unread();
@@ -419,33 +430,6 @@ impl<'v> Exchange<'v> {
         Ok(())
     }
 
-    /// Writes interim responses. An error means that the visitor disconnected.
-    fn poll_interim(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
-        let mut io = Pin::new(&mut self.visitor.io.io);
-        while self.interim_sent < self.interim_bytes.len() {
-            let rest = self
-                .interim_bytes
-                .get(self.interim_sent..)
-                .unwrap_or_default();
-            match io.as_mut().poll_write(cx, rest) {
-                Poll::Ready(Ok(sent)) if sent > 0 => self.interim_sent += sent,
-                Poll::Ready(_) => return Err(()),
-                Poll::Pending => return Ok(()),
-            }
-        }
-        if !self.interim_bytes.is_empty() {
-            match io.poll_flush(cx) {
-                Poll::Ready(Ok(())) => {
-                    self.interim_bytes.clear();
-                    self.interim_sent = 0;
-                }
-                Poll::Ready(Err(_)) => return Err(()),
-                Poll::Pending => {}
-            }
-        }
-        Ok(())
-    }
-
     /// Takes a head from the service's bytes. `None` if it is incomplete, or an interim response.
     fn take_head(&mut self, limits: &Limits) -> Result<Option<HeadOutcome>, &'static str> {
         let mut slots = Slots::new();
@@ -462,8 +446,7 @@ impl<'v> Exchange<'v> {
                 if self.upload_state != UploadState::Sent {
                     return Err("the service changed protocols before it had the request");
                 }
-                let mut out = std::mem::take(&mut self.interim_bytes).split_off(self.interim_sent);
-                self.interim_sent = 0;
+                let mut out = self.interim.take_unsent();
                 write_interim(&mut out, &head);
                 self.request.record.set_status(101);
                 Some(HeadOutcome::Upgraded(out))
@@ -473,13 +456,12 @@ impl<'v> Exchange<'v> {
                 self.upload.end_replay();
                 // RFC 9110, 15.2: an HTTP/1.0 client gets no interim responses.
                 if self.request.response_format.version == http1::Version::Http11 {
-                    write_interim(&mut self.interim_bytes, &head);
+                    write_interim(self.interim.bytes_mut(), &head);
                 }
                 None
             }
             status => {
-                let mut out = std::mem::take(&mut self.interim_bytes).split_off(self.interim_sent);
-                self.interim_sent = 0;
+                let mut out = self.interim.take_unsent();
                 let (framing, keep_alive) =
                     write_response(&mut out, &head, self.request.response_format);
                 if self.request.admitted.server_timing {

@@ -23,6 +23,7 @@ use crate::edge::headers::trailers;
 use crate::edge::headers::translate;
 use crate::edge::http1::copy::Framing;
 use crate::edge::http1::exchange::ExchangeOutcome;
+use crate::edge::http1::interim::InterimBytes;
 use crate::edge::http2::body::{BodyFrame, CountingBody, RequestBody};
 use crate::edge::response_timeout::{ResponseTimeout, await_with_timeout};
 use crate::edge::upstream;
@@ -36,13 +37,18 @@ const PIECES: usize = 1;
 
 /// Serves one request that arrived at `started`.
 pub(in crate::edge) async fn run(
-    visitor: &mut Visitor,
+    (visitor, interim): (&mut Visitor, &mut InterimBytes),
     request: &mut Request,
     http2: Http2,
     started: Instant,
 ) -> ExchangeOutcome {
     let Http2 { mut send, permit } = http2;
-    let mut interim = InterimBytes::of(request);
+    // RFC 9110, 15.2: an HTTP/1.0 client gets no interim responses.
+    let has_interim = request.response_format.version == http1::Version::Http11;
+    let mut responses = Responses {
+        interim,
+        has_interim,
+    };
     let reader = BodyReader::from(request.body);
     let has_body = !reader.is_done();
     let (body, mut upload) = if has_body {
@@ -75,7 +81,7 @@ pub(in crate::edge) async fn run(
     let mut malformed = None;
     let answered = await_with_timeout(started, period, |cx| {
         let uploaded = upload.poll(cx, visitor);
-        let answer = match interim.poll_answer(cx, &mut exchange, &mut visitor.io.io) {
+        let answer = match responses.poll_answer(cx, &mut exchange, &mut visitor.io.io) {
             Poll::Ready(answer) => Poll::Ready(answer),
             Poll::Pending if uploaded.is_err() => {
                 malformed = uploaded.err().flatten();
@@ -92,14 +98,10 @@ pub(in crate::edge) async fn run(
         // The whole request has been read, so the next one may follow a response of the edge.
         request.body = BodyLength::Empty;
     }
-    if interim.is_partly_sent() && !matches!(answered, Some(Some(Ok(_)))) {
-        // Bytes after a part of an interim response would belong to it.
-        return ExchangeOutcome::Next(NextStep::Abort);
-    }
     match answered {
         Some(Some(Ok(response))) => {
             permit.mark_answered();
-            let out = interim.into_unsent();
+            let out = responses.interim.take_unsent();
             ExchangeOutcome::Next(respond(visitor, request, response, upload, out).await)
         }
         Some(Some(Err(error))) => without_response(request, &error, has_body),
@@ -134,23 +136,14 @@ fn without_response(
     ExchangeOutcome::Refused(Problem::upstream_unreachable())
 }
 
-/// The interim responses that wait for the visitor.
-struct InterimBytes {
-    bytes: Vec<u8>,
-    sent: usize,
-    /// RFC 9110, 15.2: an HTTP/1.0 client gets none.
-    is_wanted: bool,
+/// The responses of the service before the final one.
+struct Responses<'v> {
+    interim: &'v mut InterimBytes,
+    /// The visitor gets them.
+    has_interim: bool,
 }
 
-impl InterimBytes {
-    fn of(request: &Request) -> Self {
-        Self {
-            bytes: Vec::new(),
-            sent: 0,
-            is_wanted: request.response_format.version == http1::Version::Http11,
-        }
-    }
-
+impl Responses<'_> {
     /// Forwards the interim responses, and waits for the final one; ready with `None` if the visitor
     /// has disconnected.
     fn poll_answer<W: AsyncWrite + Unpin>(
@@ -162,8 +155,8 @@ impl InterimBytes {
         loop {
             match exchange.poll(cx) {
                 Poll::Ready(Ok(ServiceResponse::Interim(response))) => {
-                    if self.is_wanted && response.status() != StatusCode::CONTINUE {
-                        translate::write_interim(&mut self.bytes, &response);
+                    if self.has_interim && response.status() != StatusCode::CONTINUE {
+                        translate::write_interim(self.interim.bytes_mut(), &response);
                     }
                 }
                 Poll::Ready(Ok(ServiceResponse::Final(response))) => {
@@ -173,49 +166,10 @@ impl InterimBytes {
                 Poll::Pending => break,
             }
         }
-        match self.poll_write(cx, visitor) {
+        match self.interim.poll_write(cx, visitor) {
             Ok(()) => Poll::Pending,
             Err(()) => Poll::Ready(None),
         }
-    }
-
-    /// Writes what the visitor can take. An error means that it has disconnected.
-    fn poll_write<W: AsyncWrite + Unpin>(
-        &mut self,
-        cx: &mut Context<'_>,
-        visitor: &mut W,
-    ) -> Result<(), ()> {
-        let mut visitor = Pin::new(visitor);
-        while self.sent < self.bytes.len() {
-            let rest = self.bytes.get(self.sent..).unwrap_or_default();
-            match visitor.as_mut().poll_write(cx, rest) {
-                Poll::Ready(Ok(sent)) if sent > 0 => self.sent += sent,
-                Poll::Ready(_) => return Err(()),
-                Poll::Pending => return Ok(()),
-            }
-        }
-        if self.bytes.is_empty() {
-            return Ok(());
-        }
-        match visitor.poll_flush(cx) {
-            Poll::Ready(Ok(())) => {
-                self.bytes.clear();
-                self.sent = 0;
-                Ok(())
-            }
-            Poll::Ready(Err(_)) => Err(()),
-            Poll::Pending => Ok(()),
-        }
-    }
-
-    /// True if the last response on the visitor's connection is incomplete.
-    fn is_partly_sent(&self) -> bool {
-        self.sent > 0 && self.sent < self.bytes.len()
-    }
-
-    /// The bytes that must precede the final response.
-    fn into_unsent(mut self) -> Vec<u8> {
-        self.bytes.split_off(self.sent)
     }
 }
 

@@ -50,6 +50,28 @@ async fn a_request_without_a_response_is_refused_when_its_access_ends() {
     );
 }
 
+/// The refusal follows the interim response, which is complete.
+#[tokio::test]
+async fn a_request_with_an_interim_response_is_refused_when_its_access_ends() {
+    let (platform, engine, agent, _) = one_agent("").await;
+    let hints = "HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n";
+    let service = ScriptedUpstream::start(move |_| {
+        vec![Step::ReadHead, Step::write(hints), Step::KeepOpen]
+    })
+    .await;
+    let target: Target = service.addr().to_string().parse().unwrap();
+    let tunnel = TestTunnel::open(agent, Properties::http(), target).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor.request("GET", "/", host, "").await;
+    assert_eq!(visitor.head().await.status, 103);
+    let names = vec![host.to_owned()];
+    platform.add_project_with(A, |project| project.taken_down = names);
+    let answer = visitor.answer().await;
+    assert_eq!(answer.status, 403);
+    assert_eq!(answer.json()["code"], "access_ended");
+}
+
 /// A service that starts an answer and never ends it. After an upgrade it echoes its input.
 /// Non-HTTP input is read and not answered.
 async fn endless() -> Upstream {
