@@ -86,7 +86,12 @@ pub(in crate::edge) async fn run(
         request.record.mark_stream_opened();
         let ended = match connection {
             Connection::Http1(io) => {
-                let exchange = Exchange::new((&mut *visitor, &mut *interim), &mut request, io, upload.take());
+                let exchange = Exchange::new(
+                    (&mut *visitor, &mut *interim),
+                    &mut request,
+                    io,
+                    upload.take(),
+                );
                 exchange.run(started).await
             }
             Connection::Http2(http2) => {

@@ -55,10 +55,9 @@ async fn a_request_without_a_response_is_refused_when_its_access_ends() {
 async fn a_request_with_an_interim_response_is_refused_when_its_access_ends() {
     let (platform, engine, agent, _) = one_agent("").await;
     let hints = "HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n";
-    let service = ScriptedUpstream::start(move |_| {
-        vec![Step::ReadHead, Step::write(hints), Step::KeepOpen]
-    })
-    .await;
+    let service =
+        ScriptedUpstream::start(move |_| vec![Step::ReadHead, Step::write(hints), Step::KeepOpen])
+            .await;
     let target: Target = service.addr().to_string().parse().unwrap();
     let tunnel = TestTunnel::open(agent, Properties::http(), target).await;
     let host = tunnel.hostname();
