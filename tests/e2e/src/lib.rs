@@ -9,7 +9,7 @@
 //! [`ManagedPair`] is a platform and its engine as separate processes, for tests in which one of
 //! them fails. A [`ProxyServer`] is a proxy between an agent and its engine. An [`Authority`] is
 //! Pebble, from which servers order certificates. A [`NameServer`] is BIND, [`dig`] and
-//! [`kdig`] are its clients. No crate of this project is used here, so the tests depend only on what
+//! [`kdig`] are its clients. A [`SystemdEngine`] is an engine with the unit of the packages. No crate of this project is used here, so the tests depend only on what
 //! users can see.
 #![expect(
     clippy::indexing_slicing,
@@ -37,6 +37,7 @@ mod script;
 mod service;
 mod svc;
 mod system;
+mod systemd;
 mod token;
 mod turn;
 mod visitor;
@@ -60,5 +61,6 @@ pub use relay::Relay;
 pub use script::{long_script, python, script};
 pub use service::{Call, Service};
 pub use svc::{Svc, program};
+pub use systemd::SystemdEngine;
 pub use turn::{TurnClient, relay as relay_of};
 pub use visitor::{UPGRADED, Visit, Visitor, connector};

@@ -71,26 +71,8 @@ impl Svc {
             // Leased, so that the engine gets the same address after a restart.
             None => ports::lease_address(),
         };
-        let directory = tempfile::tempdir()?;
+        let (directory, config, certificate) = prepare(host, &address, sections)?;
         symlink(path::absolute(program()?)?, directory.path().join(PROGRAM))?;
-        let names = names(host);
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let certificate = Certificate::issue(directory.path(), &names)?;
-        let mut config = json!({
-            "engine": {"host": host, "log_level": "debug"},
-            "tls": {"enabled": true, "listen_addr": address},
-            "certs": {"static": {
-                "enabled": true,
-                "cert_file": certificate.chain,
-                "key_file": certificate.key,
-            }},
-            "auth": {"jwt": {"enabled": true, "token_jwt_secret": SECRET}},
-            // Tests of unknown names start right after the engine.
-            "timeouts": {"startup_grace_seconds": 0},
-        });
-        if let (Some(config), Some(sections)) = (config.as_object_mut(), sections.as_object()) {
-            config.extend(sections.clone());
-        }
         let (process, ready, address) = start(directory.path(), &config, listener.as_ref())?;
         Ok(Self {
             process,
@@ -101,6 +83,32 @@ impl Svc {
             ready,
             successors: Vec::new(),
             listener,
+        })
+    }
+
+    /// An engine that `start` runs, with the directory of its files and its configuration. The engine sees
+    /// its certificate in `folder`.
+    pub(crate) fn engine_in(
+        folder: &str,
+        start: impl FnOnce(&Path, &Value) -> Result<Process>,
+    ) -> Result<Self> {
+        let address = ports::lease_address();
+        let grace = json!({"timeouts": {"startup_grace_seconds": 10}});
+        let (directory, mut config, certificate) = prepare(HOST, &address, &grace)?;
+        let files = &mut config["certs"]["static"];
+        files["cert_file"] = json!(format!("{folder}/cert.pem"));
+        files["key_file"] = json!(format!("{folder}/key.pem"));
+        let process = start(directory.path(), &config)?;
+        let (_, port) = address.rsplit_once(':').context("no port")?;
+        Ok(Self {
+            process,
+            directory,
+            config,
+            ca_file: certificate.authority,
+            address: format!("{HOST}:{port}"),
+            ready: Value::Null,
+            successors: Vec::new(),
+            listener: None,
         })
     }
 
@@ -337,6 +345,30 @@ pub fn program() -> Result<PathBuf> {
         Some(program) => Ok(program),
         None => bail!("there is no svc to test: run `cargo xtask test`"),
     }
+}
+
+/// A directory with a certificate, and a configuration. `sections` override those of the configuration.
+fn prepare(host: &str, address: &str, sections: &Value) -> Result<(TempDir, Value, Certificate)> {
+    let directory = tempfile::tempdir()?;
+    let names = names(host);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let certificate = Certificate::issue(directory.path(), &names)?;
+    let mut config = json!({
+        "engine": {"host": host, "log_level": "debug"},
+        "tls": {"enabled": true, "listen_addr": address},
+        "certs": {"static": {
+            "enabled": true,
+            "cert_file": certificate.chain,
+            "key_file": certificate.key,
+        }},
+        "auth": {"jwt": {"enabled": true, "token_jwt_secret": SECRET}},
+        // Tests of unknown names start right after the engine.
+        "timeouts": {"startup_grace_seconds": 0},
+    });
+    if let (Some(config), Some(sections)) = (config.as_object_mut(), sections.as_object()) {
+        config.extend(sections.clone());
+    }
+    Ok((directory, config, certificate))
 }
 
 /// Starts an engine, and waits for the line with its addresses. It inherits `listener` as the only

@@ -6,6 +6,8 @@ mod generated_clients;
 mod load_service;
 #[cfg(test)]
 mod reload;
+#[cfg(test)]
+mod systemd;
 
 /// Held by each test while it runs, because some measure times.
 #[cfg(test)]

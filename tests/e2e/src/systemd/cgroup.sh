@@ -1,0 +1,17 @@
+# Arguments: a folder, the name of a cgroup, and a command. Runs the command in a new cgroup with this name.
+# Without a command it removes the cgroup. The mount namespace is new, so nothing is unmounted.
+set -eu
+folder=$1 name=$2
+shift 2
+mount --make-rprivate /
+mkdir -p "$folder/cgroup"
+mount -t cgroup2 cgroup2 "$folder/cgroup"
+own=$folder/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)/$name
+if [ $# = 0 ]; then
+  find "$own" -depth -type d -exec rmdir {} +
+  exit
+fi
+mkdir "$own"
+echo $$ > "$own/cgroup.procs"
+umount "$folder/cgroup"
+exec "$@"
