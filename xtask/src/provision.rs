@@ -256,7 +256,7 @@ enum Requirement {
     /// nghttp, h2load and nghttpd.
     Nghttp2,
     Slowhttptest,
-    /// systemd's programs; none of them is started.
+    /// systemd's programs. The slow tests start it as the first process of a machine of its own.
     Systemd,
     /// Prometheus, for its `promtool`.
     Prometheus,

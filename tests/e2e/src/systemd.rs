@@ -95,6 +95,14 @@ impl SystemdEngine {
         self.systemctl(&["restart", UNIT]).map(drop)
     }
 
+    /// Asks for a restart, and does not wait for it.
+    ///
+    /// # Errors
+    /// systemd reports a failure.
+    pub fn begin_restart(&self) -> Result<()> {
+        self.systemctl(&["--no-block", "restart", UNIT]).map(drop)
+    }
+
     /// Kills the main process of the service.
     ///
     /// # Errors

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{Agent, Curl, Service, SystemdEngine, Visit, Visitor, eventually, program, provided};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 
 use crate::ALONE;
 
 /// A service with an agent and visitors.
 struct VisitedEngine {
-    systemd: Arc<SystemdEngine>,
+    systemd: SystemdEngine,
     agent: Agent,
     visitor: Visitor,
     stop: Arc<AtomicBool>,
@@ -32,7 +32,7 @@ impl VisitedEngine {
         let more = move |_count: usize| !stopping.load(Ordering::Relaxed);
         let visiting = tokio::spawn(visitor.clone().visit_while(period, more));
         Ok(Self {
-            systemd: Arc::new(systemd),
+            systemd,
             agent,
             visitor,
             stop,
@@ -41,7 +41,7 @@ impl VisitedEngine {
     }
 
     /// Waits until the agent is online at the next process, and for one more visit. Returns all visits.
-    async fn finish(mut self) -> Result<(Vec<Visit>, Arc<SystemdEngine>)> {
+    async fn finish(mut self) -> Result<(Vec<Visit>, SystemdEngine)> {
         self.agent.online_again()?;
         let last = self.visitor.visit_while(STEADY, |count| count == 0).await?;
         Visit::all_succeeded(&last).with_context(|| self.systemd.state())?;
@@ -108,7 +108,7 @@ async fn a_restart_of_the_service_delays_visitors_for_half_a_second() -> Result<
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_restart_after_a_reload_waits_for_open_requests() -> Result<()> {
     let _alone = ALONE.lock().await;
-    let systemd = Arc::new(SystemdEngine::start()?);
+    let systemd = SystemdEngine::start()?;
     let service = Service::start()?;
     let flags = ["--http", "--hostname", "web"];
     let mut agent = Agent::forward(systemd.svc(), &service.address(), &flags)?;
@@ -120,15 +120,13 @@ async fn a_restart_after_a_reload_waits_for_open_requests() -> Result<()> {
     downloaded.write("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbegun ")?;
     assert_eq!(download.read(6)?, b"begun ");
 
-    let restarted = Arc::clone(&systemd);
-    let restarting = spawn_blocking(move || restarted.restart());
+    systemd.begin_restart()?;
     eventually("the start of the drain", || {
         Ok(systemd.log()?.matches(DRAINING).count() > drains)
     })?;
     downloaded.write("end")?;
     drop(downloaded);
     assert_eq!(download.rest()?, b"end");
-    restarting.await??;
     agent.online_again()?;
     Ok(())
 }
