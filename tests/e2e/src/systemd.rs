@@ -44,7 +44,7 @@ impl SystemdEngine {
         eventually("the start of systemd", || {
             ensure!(!svc.process().has_exited()?, "{NEEDS}: {}", svc.log());
             init = child_of(unshare)?;
-            Ok(init.is_some_and(|init| is_systemd(init)))
+            Ok(init.is_some_and(is_systemd))
         })?;
         let init = Pid::from_raw(init.context("no process")?);
         let engine = Self {
@@ -109,7 +109,8 @@ impl SystemdEngine {
     /// systemd reports a failure.
     pub fn crash(&self) -> Result<()> {
         let id = self.main_process()?;
-        run(self.inside("kill").args(["-KILL", &id])).map(drop)
+        let script = r#"kill -KILL "$1""#;
+        run(self.inside("sh").args(["-c", script, "sh", &id])).map(drop)
     }
 
     /// The id of the main process, inside of the machine.
