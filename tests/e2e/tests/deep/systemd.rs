@@ -52,7 +52,7 @@ impl VisitedEngine {
     }
 }
 
-/// Checks that no visit was refused or broken, and that none got 404: OP-1.
+/// Checks that no visit was refused or broken, and that none got 404.
 fn check_answers<'v>(visits: impl IntoIterator<Item = &'v Visit>) -> Result<()> {
     for visit in visits {
         let status = visit.status.as_ref().ok();
@@ -89,7 +89,7 @@ async fn five_reloads_of_the_service_fail_none_of_10_000_requests() -> Result<()
     })
 }
 
-/// systemd keeps the listeners in its descriptor store.
+/// OP-1: systemd keeps the listeners in its descriptor store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_restart_of_the_service_delays_visitors_for_half_a_second() -> Result<()> {
     let _alone = ALONE.lock().await;
