@@ -478,6 +478,25 @@ fn the_access_log_is_rotated() {
     assert!(unit.contains("LogsDirectory=svc\n"));
 }
 
+/// An administrator who writes a unit needs the lines of the shipped one.
+#[test]
+fn the_page_about_restarts_has_lines_of_the_unit() {
+    let repository = Repository::of_this_package().unwrap();
+    let unit = repository
+        .read("deploy/systemd/svc-engine.service")
+        .unwrap();
+    let page = repository.read("docs/restarts.md").unwrap();
+    let (_, example) = page
+        .split_once("A unit of your own needs:\n\n```ini\n")
+        .unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let settings: Vec<_> = example.lines().filter(|line| line.contains('=')).collect();
+    assert!(settings.iter().any(|line| line.starts_with("ExecStop=")));
+    for line in settings {
+        assert!(unit.contains(&format!("{line}\n")), "{line}");
+    }
+}
+
 /// Shells can parse the scripts of the package, and an upgrade restarts every service.
 #[test]
 fn scripts_of_the_package_can_be_parsed() {

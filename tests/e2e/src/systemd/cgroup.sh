@@ -1,5 +1,5 @@
 # Arguments: a folder, the name of a cgroup, and a command. Runs the command in a new cgroup with this name.
-# Without a command it removes the cgroup. The mount namespace is new, so nothing is unmounted.
+# Without a command it removes the cgroup. Its mounts are those of a new namespace.
 set -eu
 folder=$1 name=$2
 shift 2
