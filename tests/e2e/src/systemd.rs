@@ -79,12 +79,18 @@ impl SystemdEngine {
         Ok(fs::read_to_string(self.folder.join(LOG))?)
     }
 
-    /// Reloads the service, and waits until the new process serves.
+    /// Reloads the service, and waits until the new process is the main process.
     ///
     /// # Errors
-    /// systemd reports a failure.
+    /// systemd reports a failure, or the engine is not replaced in time.
     pub fn reload(&self) -> Result<()> {
-        self.systemctl(&["reload", UNIT]).map(drop)
+        let before = self.main_process()?;
+        self.systemctl(&["reload", UNIT])?;
+        // For systemd the reload may be complete when the signal has been sent.
+        eventually(
+            "the new main process",
+            || Ok(self.main_process()? != before),
+        )
     }
 
     /// Restarts the service, and waits until the new process serves.

@@ -75,11 +75,9 @@ async fn five_reloads_of_the_service_fail_none_of_10_000_requests() -> Result<()
     for program in [&tested, &other, &tested, &tested, &tested] {
         let more = |count: usize| count < REQUESTS_PER_RELOAD;
         let visiting = tokio::spawn(visitor.clone().visit_while(BUSY, more));
-        let before = systemd.main_process()?;
         systemd.install(program)?;
         systemd.reload()?;
         agent.online_again()?;
-        ensure!(systemd.main_process()? != before, "{}", systemd.state());
         visits.extend(visiting.await??);
     }
     Visit::all_succeeded(&visits).with_context(|| systemd.state())?;
