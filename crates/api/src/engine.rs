@@ -15,7 +15,7 @@ pub use self::operation::{Access, Method, Operation};
 pub const CLIENTS: &str = "/api/clients";
 /// `GET`: the tunnels of the project (EN-1).
 pub const TUNNELS: &str = "/api/tunnels";
-/// `GET`: one tunnel, by id.
+/// `GET`: one tunnel, by id. `DELETE`: closes it.
 pub const TUNNEL: &str = "/api/tunnels/{id}";
 /// `GET`: responds with 204 to a valid credential.
 pub const AUTH: &str = "/api/auth";
@@ -38,6 +38,7 @@ pub const OPERATIONS: &[Operation] = &[
     live::LIST_CLIENTS,
     live::LIST_TUNNELS,
     live::GET_TUNNEL,
+    live::CLOSE_TUNNEL,
     live::CHECK,
     live::WATCH_SSE,
     live::WATCH_WEBSOCKET,

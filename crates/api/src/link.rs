@@ -18,6 +18,7 @@ mod credential_use;
 mod domain_certificate;
 mod engine_certificates;
 mod sign_in;
+mod tunnel_closed;
 
 use std::fmt;
 
@@ -29,6 +30,7 @@ pub use self::credential_use::{CREDENTIAL_USE_SECONDS, CredentialUseRecord};
 pub use self::domain_certificate::DomainCertificate;
 pub use self::engine_certificates::{EngineCertificate, EngineCertificatesRecord};
 pub use self::sign_in::{SIGN_IN, SIGN_IN_TYPE, SignIn, SignInClaims};
+pub use self::tunnel_closed::TunnelClosedRecord;
 use crate::control::domains::DomainCertificateValidation;
 use crate::control::settings::ProjectSettings;
 
@@ -430,6 +432,8 @@ pub enum Record {
     CertificateOrder(Box<CertificateOrderRecord>),
     /// State of the certificates of the engine's own names.
     EngineCertificates(Box<EngineCertificatesRecord>),
+    /// A caller of the Engine API closed a tunnel.
+    TunnelClosed(Box<TunnelClosedRecord>),
     /// A record of a later version.
     #[serde(other)]
     Unknown,

@@ -1,6 +1,7 @@
 //! The agent: it keeps one control channel to an engine and restores it.
 
 mod actor;
+mod announcement;
 pub(crate) mod channel;
 mod data_path;
 mod exchange;

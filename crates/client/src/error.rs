@@ -43,6 +43,8 @@ pub enum RefusalKind {
     Conflict,
     /// Another agent of the same identity took the tunnel over.
     TakenOver,
+    /// A user or a program closed the tunnel through the engine's API.
+    ClosedByCaller,
     /// The option is not available in this engine's build or edition.
     NotAvailable,
     /// There is no such tunnel (dial).

@@ -15,7 +15,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::Tx;
 use store::audit::Entry;
-use types::id::{AuditId, CredentialId, InvitationId, ProjectId, UserId, WorkspaceId, unix_millis};
+use types::id::{
+    AuditId, CredentialId, InvitationId, ProjectId, TunnelId, UserId, WorkspaceId, unix_millis,
+};
 
 pub(crate) use self::filter::AuditFilter;
 pub(crate) use self::list::entry;
@@ -106,6 +108,15 @@ impl Actor {
         }
     }
 
+    /// A caller of an engine, with the credential that was used.
+    pub fn at_engine(user: Option<UserId>, credential: Option<CredentialId>) -> Self {
+        Self {
+            user,
+            credential,
+            ip: None,
+        }
+    }
+
     /// Adds the actor's network address.
     #[must_use]
     pub fn with_ip(mut self, ip: IpAddr) -> Self {
@@ -122,6 +133,7 @@ pub enum Target {
     Invitation(InvitationId),
     Project(ProjectId),
     Credential(CredentialId),
+    Tunnel(TunnelId),
 }
 
 impl Target {
@@ -132,6 +144,7 @@ impl Target {
             Self::Invitation(id) => ("invitation", id.to_string()),
             Self::Project(id) => ("project", id.to_string()),
             Self::Credential(id) => ("credential", id.to_string()),
+            Self::Tunnel(id) => ("tunnel", id.to_string()),
         }
     }
 }
@@ -180,6 +193,7 @@ actions! {
     WorkspaceResumed "workspace.resumed"
     ProjectSuspended "project.suspended"
     ProjectResumed "project.resumed"
+    TunnelClosed "tunnel.closed"
     HostnameTakenDown "project.hostname_taken_down"
     HostnameRestored "project.hostname_restored"
     WebhookDisabled "webhook.disabled"

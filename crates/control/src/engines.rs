@@ -26,6 +26,7 @@ mod sign_in;
 mod snapshot;
 mod streams;
 mod traffic;
+mod tunnel_closed;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use acme::{Certificates, Orders, RunningResponder};
@@ -40,6 +40,7 @@ use crate::managed::{LinkHandle, PlatformLink};
 use crate::metrics::{EngineMetrics, REFRESH};
 use crate::start_error::StartError;
 use crate::storage::Storage;
+use crate::tunnel_closer::CoreTunnelCloser;
 use crate::webtty::Sessions;
 use crate::webtty::recordings::Recorder;
 
@@ -213,19 +214,21 @@ async fn start_parts(
     let earlier = handover.predecessor_ended().clone();
     let recorder = Recorder::open_after(&config.recordings, Arc::clone(&clock), earlier).await?;
     let terminals = Arc::new(Sessions::new(recorder));
-    let api = router(Arc::new(Api {
-        live: Arc::clone(&live),
-        tokens: Arc::clone(&tokens),
-        clock: Arc::clone(&clock),
-        tenancy: tenancy.clone(),
-        terminals: Arc::clone(&terminals),
-        link: managed.as_ref().map(PlatformLink::link),
-        compat: config.compat_rstream,
-        answers: AnswerBudget::new(&config.limits),
-        rates: RateLimiter::new(&config.limits, Arc::clone(&clock)),
-        upgraded: visits.clone(),
-    }));
-    let core = Arc::new(Core {
+    // The API closes tunnels, which needs the rest of the core.
+    let core = Arc::new_cyclic(|core: &Weak<Core>| Core {
+        api: router(Arc::new(Api {
+            live: Arc::clone(&live),
+            closer: Arc::new(CoreTunnelCloser(Weak::clone(core))),
+            tokens: Arc::clone(&tokens),
+            clock: Arc::clone(&clock),
+            tenancy: tenancy.clone(),
+            terminals: Arc::clone(&terminals),
+            link: managed.as_ref().map(PlatformLink::link),
+            compat: config.compat_rstream,
+            answers: AnswerBudget::new(&config.limits),
+            rates: RateLimiter::new(&config.limits, Arc::clone(&clock)),
+            upgraded: visits.clone(),
+        })),
         handshakes: Handshakes::new(config.limits.max_handshakes_per_source),
         connections: Connections::new(&config.limits),
         source_visits: SourceVisits::new(config.limits.max_streams_per_source),
@@ -257,7 +260,6 @@ async fn start_parts(
         routed: TaskTracker::new(),
         agents: TaskTracker::new(),
         agents_stop: CancellationToken::new(),
-        api,
         workers: OnceLock::new(),
         tls_addr: OnceLock::new(),
     });

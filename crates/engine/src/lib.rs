@@ -28,6 +28,7 @@ mod metrics;
 mod random;
 mod start_error;
 mod storage;
+mod tunnel_closer;
 pub mod webtty;
 
 pub use engine::{RunningEngine, start, start_from, start_with_clock};

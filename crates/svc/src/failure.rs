@@ -213,6 +213,9 @@ impl From<&Refusal> for Failure {
             RefusalKind::TakenOver => Self::new(Code::Conflict, message)
                 .named("taken_over")
                 .hint("`svc clients` shows the agents; give each its own --name to run several"),
+            RefusalKind::ClosedByCaller => Self::new(Code::Failed, message)
+                .named("closed_by_caller")
+                .hint("run the command again to open the tunnel again"),
             // The engine has named the command that helps.
             RefusalKind::NotAvailable if message.contains("`svc ") => {
                 Self::new(Code::NotAvailable, message)
@@ -396,6 +399,7 @@ mod tests {
         assert_eq!(code(RefusalKind::Unauthorized) as u8, 3);
         assert_eq!(code(RefusalKind::Conflict) as u8, 4);
         assert_eq!(code(RefusalKind::TakenOver) as u8, 4);
+        assert_eq!(code(RefusalKind::ClosedByCaller) as u8, 1);
         assert_eq!(code(RefusalKind::NotAvailable) as u8, 5);
         assert_eq!(code(RefusalKind::Invalid) as u8, 1);
         assert_eq!(code(RefusalKind::NotFound) as u8, 1);

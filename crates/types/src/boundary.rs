@@ -244,6 +244,26 @@ impl Boundary {
         }
     }
 
+    /// Checks that a tunnel that is online may be closed. Its owner opened it with `create`; the same
+    /// action and the same filters are required here.
+    pub fn close(
+        &self,
+        project: &str,
+        workspace: Option<&str>,
+        tunnel: &Tunnel,
+    ) -> Result<(), Refusal> {
+        self.evaluate(|leaf| {
+            let scopes = leaf.at(project, workspace)?.rule(Action::Create)?;
+            let create = scopes.and_then(|scopes| scopes.create.as_ref());
+            let filters = create.and_then(|create| create.filters.as_ref());
+            filters_hold(filters, Subject::live(tunnel))
+        })
+        .map_err(|outside| Refusal {
+            outside,
+            field: None,
+        })
+    }
+
     fn evaluate(
         &self,
         judge: impl Fn(&Leaf) -> Result<(), BoundaryRefusal>,

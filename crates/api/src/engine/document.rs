@@ -174,7 +174,8 @@ fn operation_extensions(operation: &Operation) -> Extensions {
     };
     let rules = rules.iter().map(rule_json).collect();
     let mut extensions = openapi::operation_extensions(rules, operation.stable);
-    if matches!(operation.path, TUNNELS | TUNNEL | SSE | WEBSOCKET) {
+    let is_read = operation.method == Method::Get;
+    if is_read && matches!(operation.path, TUNNELS | TUNNEL | SSE | WEBSOCKET) {
         extensions.push(("x-svc-token-metadata-scope", json!("tunnels.list")));
     }
     if matches!(operation.path, SSE | WEBSOCKET) {

@@ -51,6 +51,21 @@ pub(super) const GET_TUNNEL: Operation = Operation::new(
     READ,
     Answer::object(schemas::TUNNEL, "The tunnel."),
 );
+pub(super) const CLOSE_TUNNEL: Operation = Operation {
+    description: Some(
+        "The tunnel goes offline at once. On an engine of a platform its open requests and \
+         connections end; other engines let them finish. Its agent is told. An agent of `svc` does \
+         not open the tunnel again before it is started again; other agents may.",
+    ),
+    ..Operation::new(
+        "close_engine_tunnel",
+        Method::Delete,
+        TUNNEL,
+        "Close a tunnel",
+        Access::Permitted(Permission::TunnelsTunnelsCreateDelete, &[DELETE_TUNNELS]),
+        Answer::empty(204, "The tunnel is closed."),
+    )
+};
 pub(super) const CHECK: Operation = Operation::new(
     "check_engine_credential",
     Method::Get,
@@ -97,6 +112,10 @@ const READ: Access = Access::Permitted(
 const READ_TUNNELS: Rule = Rule {
     resource: "engine.tunnels",
     actions: &["read"],
+};
+const DELETE_TUNNELS: Rule = Rule {
+    resource: "engine.tunnels",
+    actions: &["delete"],
 };
 const READ_STREAMS: Rule = Rule {
     resource: "engine.streams",

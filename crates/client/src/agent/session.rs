@@ -28,7 +28,7 @@ use wire::{
 };
 
 use super::{
-    AgentStatus,
+    AgentStatus, announcement,
     channel::{Reader, Writer, split},
     data_path::DataPath,
     hello, inbound,
@@ -51,8 +51,8 @@ pub(crate) struct Session {
     client_id: String,
     /// The tunnels of this channel by local id.
     tunnels: HashMap<u64, TunnelState>,
-    /// The engine announced a takeover: the next tunnel that it closes was taken over.
-    taken_over: bool,
+    /// The reason that the engine announced for the next tunnel that it closes.
+    close_reason: Option<Refusal>,
     /// Responses of the tasks that accept visitors.
     answers: mpsc::Receiver<ProxyConnRsp>,
     answer: mpsc::Sender<ProxyConnRsp>,
@@ -177,7 +177,7 @@ impl Session {
             liveness,
             client_id: ok.client_id,
             tunnels: HashMap::new(),
-            taken_over: false,
+            close_reason: None,
             answers,
             answer,
             pool: speaks_pool.then(|| {
@@ -413,8 +413,8 @@ impl Session {
             Kind::OpenTunnelRsp(answer) => self.handle_tunnel_response(answer),
             Kind::CloseTunnelRsp(closed) => self.handle_tunnel_close(&closed.tunnel_id),
             Kind::ServerMessage(ServerMessage { message }) => {
-                if message == ServerMessage::TAKEN_OVER {
-                    self.taken_over = true;
+                if let Some(reason) = announcement::close_reason(&message) {
+                    self.close_reason = Some(reason);
                 } else {
                     info!(
                         message = message.escape_debug().to_string(),
@@ -527,7 +527,7 @@ impl Session {
 
     fn handle_tunnel_close(&mut self, tunnel_id: &str) {
         // The announcement refers to this tunnel, whichever side requested its end.
-        let taken_over = std::mem::take(&mut self.taken_over);
+        let announced = self.close_reason.take();
         let ours = self
             .tunnels
             .iter()
@@ -540,13 +540,8 @@ impl Session {
         self.shared.remove_route(tunnel_id);
         let why = if asked {
             CloseReason::Asked
-        } else if taken_over {
-            CloseReason::Refused(Refusal::new(
-                RefusalKind::TakenOver,
-                "another agent of the same identity took the tunnel over",
-            ))
         } else {
-            CloseReason::ByEngine
+            announced.map_or(CloseReason::ByEngine, CloseReason::Refused)
         };
         self.remove_tunnel(&id.to_string(), why);
     }

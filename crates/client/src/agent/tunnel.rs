@@ -76,7 +76,7 @@ impl Online {
 pub enum CloseReason {
     /// Its owner closed it.
     Asked,
-    /// The engine refused it, or another agent took it over.
+    /// The engine refused it, another agent took it over, or someone closed it at the engine.
     Refused(Refusal),
     /// The engine closed it without a reason.
     ByEngine,

@@ -315,13 +315,24 @@ async fn a_refused_tunnel_ends_and_the_others_continue() {
 
 #[tokio::test]
 async fn a_tunnel_that_was_taken_over_is_not_requested_again() {
+    is_not_requested_again(ServerMessage::TAKEN_OVER, RefusalKind::TakenOver).await;
+}
+
+#[tokio::test]
+async fn a_tunnel_that_a_caller_of_the_api_closed_is_not_requested_again() {
+    is_not_requested_again(ServerMessage::CLOSED_BY_CALLER, RefusalKind::ClosedByCaller).await;
+}
+
+/// The engine announces a reason and closes a tunnel. The agent requests only another one, also on
+/// its next channel.
+async fn is_not_requested_again(announced: &str, kind: RefusalKind) {
     let engine = FakeEngine::start().await;
     let agent = engine.agent();
-    let tunnel = agent.open(Properties::http().named("taken"));
+    let tunnel = agent.open(Properties::http().named("closed"));
     let mut channel = engine.control_with_tunnel().await;
     channel
         .send(Kind::ServerMessage(ServerMessage {
-            message: ServerMessage::TAKEN_OVER.to_owned(),
+            message: announced.to_owned(),
         }))
         .await;
     channel
@@ -333,7 +344,7 @@ async fn a_tunnel_that_was_taken_over_is_not_requested_again() {
     let Status::Closed(CloseReason::Refused(refusal)) = status else {
         panic!("{status:?}")
     };
-    assert_eq!(refusal.kind, RefusalKind::TakenOver);
+    assert_eq!(refusal.kind, kind);
 
     drop(channel);
     let _other = agent.open(Properties::http().named("other"));

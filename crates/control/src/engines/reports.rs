@@ -35,6 +35,7 @@ use super::cluster::Cluster;
 use super::credential_use;
 use super::streams::{Stream, store_stream};
 use super::traffic::{TrafficSums, Visit};
+use super::tunnel_closed::{self, ClosedTunnel};
 use crate::app::App;
 use crate::billing::plans::Catalogue;
 use crate::http_api::extract::{read_body, read_json_within};
@@ -86,6 +87,7 @@ struct Batch {
     certificates: Option<Value>,
     /// The last use of each credential.
     uses: BTreeMap<CredentialId, Timestamp>,
+    closed: Vec<ClosedTunnel>,
 }
 
 impl Batch {
@@ -115,6 +117,7 @@ impl Batch {
             orders: BTreeMap::new(),
             certificates: None,
             uses: BTreeMap::new(),
+            closed: Vec::new(),
         };
         for (index, record) in report.records.into_iter().enumerate() {
             let at = RecordPosition(index);
@@ -131,6 +134,11 @@ impl Batch {
                     let stored = certificates::stored_value(*record);
                     let stored = stored.map_err(|(member, message)| at.bad(&member, message))?;
                     batch.certificates = Some(stored);
+                }
+                Record::TunnelClosed(record) => {
+                    let closed = ClosedTunnel::read(*record, now);
+                    let closed = closed.map_err(|(member, message)| at.bad(member, message));
+                    batch.closed.push(closed?);
                 }
                 Record::Unknown => {}
             }
@@ -361,6 +369,8 @@ impl Batch {
                 domains::set_order(&mut tx, id, &hostname, &order).await?;
             }
         }
+        let closed = tunnel_closed::record(&mut tx, &served, self.closed).await?;
+        counted.add("tunnel_closed", closed);
         let names = self.certificates.as_ref();
         let stored = certificates::store(&mut tx, (domain, reporter), names, now);
         counted.add("engine_certificates", stored.await?);
@@ -383,6 +393,7 @@ impl Batch {
         ids.extend(self.inventory.keys().copied());
         ids.extend(self.sessions.iter().map(|(id, _)| *id));
         ids.extend(self.orders.keys().map(|(id, _)| *id));
+        ids.extend(self.closed.iter().map(|closed| closed.project));
         let ids: Vec<_> = ids.into_iter().collect();
         let rows = cluster.directory.projects(tx, &ids).await?;
         Ok(rows.into_iter().map(|row| (row.id, row)).collect())

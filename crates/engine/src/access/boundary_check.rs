@@ -69,6 +69,24 @@ pub fn apply_and_check_boundary(
         })
 }
 
+/// Checks that the token's boundary allows its bearer to close this tunnel.
+pub fn check_close_boundary(
+    token: &VerifiedToken,
+    project: &Project,
+    tunnel: &Tunnel,
+) -> Result<(), BoundaryDenial> {
+    let permission = Permission::TunnelsTunnelsCreateDelete;
+    let state = project.state();
+    token
+        .limits
+        .boundary()
+        .close(&project.id, state.workspace_id.as_deref(), tunnel)
+        .map_err(|refusal| BoundaryDenial::Boundary {
+            permission,
+            field: refusal.field,
+        })
+}
+
 /// Checks that the token's boundary allows its bearer to dial this tunnel. A boundary that requires
 /// a path does not allow it: a dialled stream has none.
 pub fn check_dial_boundary(

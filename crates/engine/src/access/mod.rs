@@ -22,7 +22,8 @@ mod uses;
 
 pub use bearer::Bearer;
 pub use boundary_check::{
-    BoundaryDenial, apply_and_check_boundary, check_dial_boundary, check_list_boundary,
+    BoundaryDenial, apply_and_check_boundary, check_close_boundary, check_dial_boundary,
+    check_list_boundary,
 };
 pub use certificate::{CertificateError, ClientCertificate};
 pub use changes::{ChangeScope, Invalidations};

@@ -173,6 +173,12 @@ impl Tokens {
         }
     }
 
+    /// The stored credential behind a token. `None` for a token of a browser session, and on an
+    /// engine without a platform.
+    pub(crate) fn stored_credential(&self, token: &VerifiedToken) -> Option<Arc<Credential>> {
+        stored(self.directory.as_ref()?, token)
+    }
+
     /// Takes the uses of credentials since the last call.
     pub(crate) fn take_uses(&self) -> Vec<CredentialUseRecord> {
         self.uses.take()
@@ -354,6 +360,12 @@ impl Tokens {
 
     /// Called when an agent of a project was disconnected by the platform.
     pub(crate) fn agent_revoked(&self, project: &Arc<str>) {
+        let scope = ChangeScope::Project(Arc::clone(project));
+        self.announce(Invalidations::one(scope));
+    }
+
+    /// Called when a caller of the Engine API closed a tunnel of a project.
+    pub(crate) fn tunnel_closed(&self, project: &Arc<str>) {
         let scope = ChangeScope::Project(Arc::clone(project));
         self.announce(Invalidations::one(scope));
     }

@@ -138,6 +138,8 @@ pub(crate) enum ControlCommand {
     Send(Box<Message>),
     /// Another channel of the same identity has taken over this tunnel.
     TakenOver(TunnelId),
+    /// A caller of the Engine API closed this tunnel.
+    Closed(TunnelId),
 }
 
 /// Reasons why a stream cannot be opened.
@@ -381,6 +383,12 @@ impl Agent {
     pub(crate) fn taken_over(&self, tunnel: TunnelId) {
         // An agent that does not read notices it at the end of its channel.
         self.outbox.try_send(ControlCommand::TakenOver(tunnel)).ok();
+    }
+
+    /// Notifies the agent that a caller of the Engine API closed one of its tunnels.
+    pub(crate) fn closed_by_caller(&self, tunnel: TunnelId) {
+        // As above: the tunnel is closed in any case.
+        self.outbox.try_send(ControlCommand::Closed(tunnel)).ok();
     }
 
     fn pool(&self, worker: usize) -> Option<&Pool> {

@@ -453,18 +453,26 @@ impl Session {
         match order {
             ControlCommand::Send(message) => self.queue_message(&message),
             ControlCommand::TakenOver(tunnel) => {
-                self.reserved.remove(&tunnel);
-                self.domains.remove(&tunnel);
-                self.servers.remove(&tunnel);
-                if !self.tunnels.remove(&tunnel) {
-                    return Ok(());
-                }
-                let message = ServerMessage::TAKEN_OVER.to_owned();
-                self.queue_message(&Kind::ServerMessage(ServerMessage { message }).into())?;
-                let tunnel_id = tunnel.to_string();
-                self.queue_message(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())
+                self.announce_end(tunnel, ServerMessage::TAKEN_OVER)
+            }
+            ControlCommand::Closed(tunnel) => {
+                self.announce_end(tunnel, ServerMessage::CLOSED_BY_CALLER)
             }
         }
+    }
+
+    /// Tells the agent that a tunnel is closed, and why, unless it has closed the tunnel itself.
+    fn announce_end(&mut self, tunnel: TunnelId, reason: &str) -> Result<(), SessionEnd> {
+        self.reserved.remove(&tunnel);
+        self.domains.remove(&tunnel);
+        self.servers.remove(&tunnel);
+        if !self.tunnels.remove(&tunnel) {
+            return Ok(());
+        }
+        let message = reason.to_owned();
+        self.queue_message(&Kind::ServerMessage(ServerMessage { message }).into())?;
+        let tunnel_id = tunnel.to_string();
+        self.queue_message(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())
     }
 
     /// Closes the tunnels whose address or server the project no longer has.

@@ -49,6 +49,14 @@ impl RequiredPermission for ReadResources {
     const PERMISSION: Option<Permission> = Some(Permission::TunnelsResourcesReadOnly);
 }
 
+/// `tunnels.tunnels.create-delete`.
+#[derive(Debug)]
+pub(super) struct CloseTunnels;
+
+impl RequiredPermission for CloseTunnels {
+    const PERMISSION: Option<Permission> = Some(Permission::TunnelsTunnelsCreateDelete);
+}
+
 /// `webtty.sessions.read-only`, or `webtty.sessions.read-write`, which may read as well (WT-4).
 #[derive(Debug)]
 pub(super) struct ReadTerminals;

@@ -17,7 +17,7 @@ use super::Api;
 use super::answers::AnswerWriter;
 use super::caller::{Caller, ReadResources};
 use crate::access::check_list_boundary;
-use crate::live::{LoadMetric, write_array};
+use crate::live::{LiveTunnel, LoadMetric, View, write_array};
 
 /// The clients that match (EN-2b).
 pub(super) async fn clients<A: LoadMetric>(
@@ -65,15 +65,25 @@ pub(super) async fn tunnel<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Refusal> {
-    let Path(id) = id.map_err(|_| Problem::not_found())?;
     let view = api.view(&caller.project, caller.token, WatchParams::default());
-    let found = api
-        .live
-        .find(&caller.project.id, &id)
-        .filter(|tunnel| tunnel.view.id.as_str() == id && view.shows_tunnel(&tunnel.view))
-        .and_then(|tunnel| view.tunnel_json(&tunnel.view))
-        .ok_or_else(Problem::not_found)?;
-    Ok(json(found))
+    let found = api.shown_tunnel(&view, id)?;
+    let found = view.tunnel_json(&found.view);
+    Ok(json(found.ok_or_else(Problem::not_found)?))
+}
+
+impl<A: LoadMetric> Api<A> {
+    /// The tunnel with an id, if the view shows it.
+    pub(super) fn shown_tunnel(
+        &self,
+        view: &View,
+        id: Result<Path<String>, PathRejection>,
+    ) -> Result<Arc<LiveTunnel<A>>, Refusal> {
+        let Path(id) = id.map_err(|_| Problem::not_found())?;
+        let found = self.live.find(&view.project, &id);
+        let found =
+            found.filter(|tunnel| tunnel.view.id.as_str() == id && view.shows_tunnel(&tunnel.view));
+        Ok(found.ok_or_else(Problem::not_found)?)
+    }
 }
 
 fn query(uri: &Uri) -> &str {

@@ -7,6 +7,7 @@
 
 mod answers;
 mod caller;
+mod close;
 mod cors;
 #[cfg(feature = "discovery")]
 mod document;
@@ -34,6 +35,7 @@ use types::query_credential;
 
 pub use self::answers::AnswerBudget;
 use self::caller::{AnyCredential, Caller};
+pub use self::close::TunnelCloser;
 pub(crate) use self::lifetime::CredentialGuard;
 pub use self::rates::RateLimiter;
 pub(crate) use self::rates::SourceAddress;
@@ -47,6 +49,7 @@ use crate::webtty::Sessions;
 #[derive(Debug)]
 pub struct Api<A> {
     pub live: Arc<Live<A>>,
+    pub closer: Arc<dyn TunnelCloser<A>>,
     pub tokens: Arc<Tokens>,
     pub clock: Arc<dyn Clock>,
     pub tenancy: Tenancy,
@@ -72,7 +75,10 @@ pub fn router<A: LoadMetric>(api: Arc<Api<A>>) -> Router {
     let router = Router::new()
         .route(paths::CLIENTS, get(lists::clients::<A>))
         .route(paths::TUNNELS, get(lists::tunnels::<A>))
-        .route(paths::TUNNEL, get(lists::tunnel::<A>))
+        .route(
+            paths::TUNNEL,
+            get(lists::tunnel::<A>).delete(close::tunnel::<A>),
+        )
         .route(paths::AUTH, get(auth::<A>))
         .route(paths::SSE, sse::route())
         .route(

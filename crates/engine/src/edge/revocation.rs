@@ -1,5 +1,6 @@
 //! Ends active requests and connections when their authorisation ends: a token is revoked, a user
-//! leaves the project, the project is suspended, or an address is no longer trusted.
+//! leaves the project, the project is suspended, an address is no longer trusted, or a caller of the
+//! Engine API closes the tunnel.
 //!
 //! Each worker of a managed engine keeps a list of its active visits. After a change every worker
 //! authorises the affected visits again and ends those that are no longer allowed. Each visit
@@ -36,7 +37,8 @@ pub(crate) struct RevocationGuard {
 impl ActiveVisit {
     /// True if the visit is no longer allowed.
     fn is_denied(&self, core: &Core) -> bool {
-        if self.tunnel.agent.is_revoked() || core.has_lost_name(&self.tunnel) {
+        let tunnel = &self.tunnel;
+        if tunnel.is_closed_by_caller() || tunnel.agent.is_revoked() || core.has_lost_name(tunnel) {
             return true;
         }
         // The policy may not have needed the country when the visit started.
@@ -74,11 +76,20 @@ impl RevocationGuard {
             signal: Arc::clone(&signal),
         });
         let index = worker.active_visits.0.lock().insert(visit);
-        Some(Self {
+        let guard = Self {
             worker: Arc::clone(worker),
             index,
             signal,
-        })
+        };
+        guard.end_if_closed(tunnel);
+        Some(guard)
+    }
+
+    /// Ends the visit if its tunnel was closed meanwhile: the round for that may have missed it.
+    fn end_if_closed(&self, tunnel: &LiveTunnel<Agent>) {
+        if tunnel.is_closed_by_caller() {
+            self.signal.revoke();
+        }
     }
 
     /// Moves the visit to another tunnel, after a fail-over.
@@ -99,6 +110,7 @@ impl RevocationGuard {
         // Dropping the visit may drop the last reference to a tunnel, so it happens outside the
         // lock.
         drop(before);
+        self.end_if_closed(tunnel);
     }
 
     pub(crate) fn is_revoked(&self) -> bool {

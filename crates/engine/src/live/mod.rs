@@ -37,6 +37,7 @@ pub use watch::{
 };
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use types::id::{ClientId, TunnelId};
 use types::tunnel::Tunnel;
@@ -91,11 +92,18 @@ pub struct LiveTunnel<A> {
     pub health: Arc<Health>,
     /// Recent usage by its visitors.
     pub meters: Arc<Meters>,
+    /// True once a caller of the Engine API has closed it: its visits end.
+    closed_by_caller: Arc<AtomicBool>,
     /// Position in the order of opening.
     seq: u64,
 }
 
 impl<A> LiveTunnel<A> {
+    /// Returns true if a caller of the Engine API has closed the tunnel.
+    pub fn is_closed_by_caller(&self) -> bool {
+        self.closed_by_caller.load(Ordering::Acquire)
+    }
+
     /// The host name by which visitors reach the tunnel, in lower case; `None` for a private tunnel
     /// and for a TCP tunnel.
     pub fn routed_hostname(&self) -> Option<&str> {

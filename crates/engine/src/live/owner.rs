@@ -5,6 +5,7 @@ mod routing_index;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -244,6 +245,7 @@ impl<A: LoadMetric> Live<A> {
             agent: owner.agent,
             health: Arc::default(),
             meters: Arc::default(),
+            closed_by_caller: Arc::default(),
             seq,
         });
         // The new one is routed before the old ones are removed, so that visitors always find one.
@@ -286,6 +288,16 @@ impl<A: LoadMetric> Live<A> {
         Some(closed)
     }
 
+    /// Closes a tunnel for a caller of the Engine API: `tunnel.deleted`. Its visits are to be ended.
+    /// Returns false if the tunnel is not online any more.
+    pub fn close_for_caller(&self, tunnel: &LiveTunnel<A>) -> bool {
+        let closed = self.close_tunnel(&tunnel.view.client_id, &tunnel.view.id);
+        if let Some(closed) = &closed {
+            closed.closed_by_caller.store(true, Ordering::Release);
+        }
+        closed.is_some()
+    }
+
     /// Removes the routes of a tunnel that has left the map of open tunnels: `tunnel.deleted`.
     fn announce_closed(&self, state: &mut State<A>, tunnel: &LiveTunnel<A>, now: Timestamp) {
         self.unroute(state, tunnel, now);
@@ -323,6 +335,7 @@ impl<A: LoadMetric> Live<A> {
             agent: Arc::clone(&old.agent),
             health: Arc::clone(&old.health),
             meters: Arc::clone(&old.meters),
+            closed_by_caller: Arc::clone(&old.closed_by_caller),
             seq,
         });
         self.route_to(&mut state, &new);

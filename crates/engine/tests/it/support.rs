@@ -8,9 +8,9 @@ use aws_lc_rs::hmac;
 use axum::Router;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use credentials::{Keyring, Secret};
+use credentials::{Keyring, Secret, VerifiedToken};
 use engine::access::{Tenancy, Tokens, TunnelPolicy};
-use engine::api::{AnswerBudget, Api, RateLimiter};
+use engine::api::{AnswerBudget, Api, RateLimiter, TunnelCloser};
 use engine::clock::{Clock, ManualClock, SystemClock};
 use engine::config::ApiRates;
 use engine::config::QuotaPercent;
@@ -80,6 +80,16 @@ pub(crate) fn keyring() -> Keyring {
     Keyring::new().with_secret(&Secret::new(SECRET)).unwrap()
 }
 
+/// Closes tunnels in the live state. There are no agents here that would have to be told.
+#[derive(Debug)]
+struct LiveCloser(Arc<Live<()>>);
+
+impl TunnelCloser<()> for LiveCloser {
+    fn close(&self, tunnel: &LiveTunnel<()>, _caller: &VerifiedToken) -> bool {
+        self.0.close_for_caller(tunnel)
+    }
+}
+
 /// A running Engine API; it stops when dropped.
 pub(crate) struct TestApi {
     pub(crate) address: SocketAddr,
@@ -128,6 +138,7 @@ impl TestApi {
         let rates = RateLimiter::with(rates, Arc::clone(&clock));
         let api = Api {
             live: Arc::clone(&live),
+            closer: Arc::new(LiveCloser(Arc::clone(&live))),
             tokens: Arc::clone(&tokens),
             clock,
             tenancy: Tenancy::Community(Arc::clone(&project)),

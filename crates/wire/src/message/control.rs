@@ -95,6 +95,10 @@ impl ServerMessage {
     /// Another channel of the same identity has taken over a name: the agent that receives this
     /// does not request that tunnel again.
     pub const TAKEN_OVER: &'static str = "taken_over";
+
+    /// A caller of the Engine API closed a tunnel: the agent that receives this does not request that
+    /// tunnel again.
+    pub const CLOSED_BY_CALLER: &'static str = "closed_by_caller";
 }
 
 /// Our extension `pool/1`: the engine requests `count` further standing connections.

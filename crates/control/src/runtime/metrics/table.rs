@@ -157,6 +157,7 @@ pub(super) const METRICS: &[Metric] = &[
                 "credential_use",
                 "certificate_order",
                 "engine_certificates",
+                "tunnel_closed",
                 "left_out",
             ],
         )],

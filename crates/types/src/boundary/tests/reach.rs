@@ -36,6 +36,35 @@ fn ed_1c_places_are_projects_or_workspaces() {
     );
 }
 
+/// EN-7: closing a tunnel needs the action `create` with the filters that the tunnel matches.
+#[test]
+fn en_7_a_tunnel_is_closed_with_the_action_that_opens_it() {
+    let closes = |boundary: &Boundary, name: &str| {
+        let closed = boundary.close("p1", Some("w1"), &tunnel(name));
+        closed.map_err(|refusal| refusal.outside)
+    };
+    let only =
+        |actions: Value| boundary(json!({"projects": ["p1"], "scopes": {"tunnels": actions}}));
+    assert_eq!(closes(&Boundary::none(), "web"), Ok(()));
+    assert_eq!(
+        closes(&boundary(json!({"projects": ["p1"]})), "web"),
+        Ok(())
+    );
+    assert_eq!(closes(&only(json!({"create": true})), "web"), Ok(()));
+    let named = only(json!({"create": {"filters": {"name": "web"}}}));
+    assert_eq!(closes(&named, "web"), Ok(()));
+    assert_eq!(closes(&named, "db"), Err(BoundaryRefusal::FilterMismatch));
+    let others = only(json!({"list": true, "connect": true}));
+    assert_eq!(closes(&others, "web"), Err(BoundaryRefusal::Action));
+    let elsewhere = boundary(json!({"projects": ["p2"]}));
+    assert_eq!(
+        closes(&elsewhere, "web"),
+        Err(BoundaryRefusal::ProjectOrWorkspace)
+    );
+    let nothing = Boundary::refuse_everything();
+    assert_eq!(closes(&nothing, "web"), Err(BoundaryRefusal::Malformed));
+}
+
 /// EN-7.
 #[test]
 fn en_7_scopes_allow_the_named_actions() {

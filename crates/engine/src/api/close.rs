@@ -1,0 +1,41 @@
+//! `DELETE /api/tunnels/{id}`: closes a tunnel (EN-7).
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use credentials::VerifiedToken;
+use daemon::problem::Refusal;
+use http::StatusCode;
+use types::filter::WatchParams;
+use types::problem::Problem;
+
+use super::Api;
+use super::caller::{Caller, CloseTunnels};
+use crate::access::check_close_boundary;
+use crate::live::{LiveTunnel, LoadMetric};
+
+/// Closes tunnels for callers of the API: a tunnel has more than its entry in the live state, such
+/// as a port, and an agent that has to be told.
+pub trait TunnelCloser<A>: std::fmt::Debug + Send + Sync {
+    /// Closes a tunnel for the bearer of a token. Returns false if it is not online any more.
+    fn close(&self, tunnel: &LiveTunnel<A>, caller: &VerifiedToken) -> bool;
+}
+
+/// Closes a tunnel, whichever agent has opened it. A tunnel that the token does not show is reported
+/// as not found.
+pub(super) async fn tunnel<A: LoadMetric>(
+    caller: Caller<CloseTunnels>,
+    State(api): State<Arc<Api<A>>>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<StatusCode, Refusal> {
+    let token = Arc::clone(&caller.token);
+    let view = api.view(&caller.project, caller.token, WatchParams::default());
+    let found = api.shown_tunnel(&view, id)?;
+    check_close_boundary(&token, &caller.project, &found.view)?;
+    if api.closer.close(&found, &token) {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(Problem::not_found().into())
+    }
+}
