@@ -1,6 +1,7 @@
 //! Agents, dialling clients, and the protocol between them and the engine.
 
 mod bridged;
+mod closed;
 mod control_channel;
 mod dial;
 mod lanes;

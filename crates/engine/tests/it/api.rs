@@ -1,5 +1,6 @@
 //! Lists, refusals, credentials and the document of the Engine API.
 
+mod close;
 mod document;
 mod lists;
 mod memory;

@@ -1,6 +1,7 @@
 //! A managed engine: updates of the platform take effect and survive its absence, and the engine
 //! reports events to the platform.
 
+mod closed;
 mod domains;
 mod following;
 mod isolation;

@@ -1,0 +1,85 @@
+//! A tunnel that a caller of the Engine API closes: what its agent hears and does.
+
+use client::{Agent, CloseReason, Properties, RefusalKind, Status};
+use serde_json::json;
+use testing::{RawVisitor, TestEngine, within};
+use wire::Kind;
+use wire::message::{CloseTunnelRsp, ServerMessage};
+
+use crate::agent::wired;
+use crate::agent::wired::PlainAgent;
+use crate::relay::Relay;
+
+async fn call(engine: &TestEngine, method: &str, path: &str) -> RawVisitor {
+    let mut caller = engine.visitor().http1(engine.host()).await;
+    let bearer = format!("Authorization: Bearer {}\r\n", engine.token(json!({})));
+    caller.request(method, path, engine.host(), &bearer).await;
+    caller
+}
+
+async fn close(engine: &TestEngine, id: &str) -> u16 {
+    let mut caller = call(engine, "DELETE", &format!("/api/tunnels/{id}")).await;
+    caller.answer().await.status
+}
+
+async fn names(engine: &TestEngine) -> Vec<String> {
+    let mut caller = call(engine, "GET", "/api/tunnels").await;
+    let listed = caller.answer().await.json();
+    let tunnels = listed.as_array().unwrap().iter();
+    tunnels
+        .map(|tunnel| tunnel["name"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+/// The protocol has a message for the end of a tunnel that its agent did not request. An agent of
+/// another maker may open the tunnel again.
+#[tokio::test]
+async fn an_agent_hears_that_its_tunnel_is_closed_and_its_channel_stays() {
+    let engine = TestEngine::start().await;
+    let mut agent = PlainAgent::connect(&engine).await;
+    let opened = agent.open(wired::http("web")).await.unwrap();
+    let tunnel_id = opened.id.unwrap().value;
+    assert_eq!(close(&engine, &tunnel_id).await, 204);
+    let host = "web.t.engine.localhost";
+    let visit = engine.visitor().http1(host).await.get("/", host).await;
+    assert_eq!(visit.status, 503, "offline");
+    let message = ServerMessage::CLOSED_BY_CALLER.to_owned();
+    assert_eq!(
+        agent.channel.next().await,
+        Some(Kind::ServerMessage(ServerMessage { message }))
+    );
+    assert_eq!(
+        agent.channel.next().await,
+        Some(Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }))
+    );
+    agent.open(wired::http("web")).await.unwrap();
+}
+
+/// Our agent reports the reason and does not open the tunnel again, not even on its next channel,
+/// on which it restores its other tunnel.
+#[tokio::test]
+async fn our_agent_does_not_open_a_closed_tunnel_again() {
+    let engine = TestEngine::start().await;
+    let relay = Relay::start(&engine).await;
+    let agent = Agent::connect(relay.agent_config(&engine)).await.unwrap();
+    let mut web = agent.open(Properties::private("web"));
+    let mut kept = agent.open(Properties::private("kept"));
+    let online = within("tunnel", web.online()).await.unwrap();
+    let before = within("tunnel", kept.online()).await.unwrap();
+    assert_eq!(close(&engine, &online.tunnel_id).await, 204);
+    let mut status = web.status();
+    let closed = status.wait_for(|status| matches!(status, Status::Closed(_)));
+    let closed = within("end of the tunnel", closed).await.unwrap().clone();
+    let Status::Closed(CloseReason::Refused(refusal)) = closed else {
+        panic!("{closed:?}")
+    };
+    assert_eq!(refusal.kind, RefusalKind::ClosedByCaller);
+
+    relay.cut(1);
+    let mut status = kept.status();
+    let back = status.wait_for(
+        |status| matches!(status, Status::Online(now) if now.tunnel_id != before.tunnel_id),
+    );
+    within("reconnect", back).await.unwrap();
+    assert_eq!(names(&engine).await, ["kept"]);
+}
