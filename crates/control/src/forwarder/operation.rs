@@ -117,6 +117,9 @@ mod tests {
             assert_eq!(found("PUT", path), Err(405), "{path}");
         }
         assert_eq!(found("GET", "/api/auth"), reads);
+        let closes = Ok(Permission::TunnelsTunnelsCreateDelete);
+        assert_eq!(found("DELETE", "/api/tunnels/a1"), closes);
+        assert_eq!(found("DELETE", "/api/tunnels"), Err(405));
         let sessions = "/api/webtty/sessions";
         assert_eq!(
             found("GET", sessions),

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::Method;
 use serde_json::{Value, json};
+use store::members::Role;
 
 use super::engine::{Engine, KeptEnd};
 use crate::support::{BASE_URL, Browser};
@@ -82,6 +83,31 @@ async fn writes_are_forwarded_with_their_body() {
     );
     let claims = claims(requests[0].header("authorization").unwrap());
     assert_eq!(claims["permissions"], json!(["webtty.sessions.read-write"]));
+}
+
+/// EN-7: a viewer does not close a tunnel, and the engine is not asked.
+#[tokio::test]
+async fn en_7_a_tunnel_is_closed_with_a_token_for_that_only_and_not_by_a_viewer() {
+    let (engine, control) = Engine::start().await;
+    let (ada, grace) = (control.person("Ada").await, control.person("Grace").await);
+    control.join(&grace, ada.workspace, Role::Viewer).await;
+    let project = control.project(&ada).await;
+    engine.answers(204, "");
+    let path = format!("/engine/{}/api/tunnels/tun_1", project.id);
+    let mut viewer = control.signed_in("Grace").await;
+    let answer = viewer.api(Method::DELETE, &path, Value::Null).await;
+    assert_eq!(answer.problem(), (403, "insufficient_scope".to_owned()));
+    assert!(engine.received().is_empty());
+    let mut owner = control.signed_in("Ada").await;
+    let answer = owner.api(Method::DELETE, &path, Value::Null).await;
+    assert_eq!(answer.status, 204, "{}", answer.text);
+    let requests = engine.received();
+    assert!(requests[0].line.starts_with("DELETE /api/tunnels/tun_1 "));
+    let claims = claims(requests[0].header("authorization").unwrap());
+    assert_eq!(
+        claims["permissions"],
+        json!(["tunnels.tunnels.create-delete"])
+    );
 }
 
 #[tokio::test]

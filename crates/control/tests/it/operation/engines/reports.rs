@@ -19,6 +19,7 @@ both! {
     records_have_the_retention_of_the_plan,
     records_per_project_are_limited,
     a_use_of_a_token_at_an_engine_is_its_last_use,
+    a_tunnel_that_was_closed_is_in_the_audit_log,
 }
 
 const REPORTER: &str = "00112233445566778899aabbccddeeff";
@@ -269,6 +270,37 @@ async fn records_have_the_retention_of_the_plan(control: TestControl) {
     assert_eq!(kept().await, (1, 1));
     control.clock.advance(2);
     assert_eq!(kept().await, (0, 0));
+}
+
+/// A caller of an engine is the actor. The time of an engine with a fast clock is not used.
+async fn a_tunnel_that_was_closed_is_in_the_audit_log(control: TestControl) {
+    let (control, ada, project) = one(control).await;
+    let tunnel = TunnelId::new(1, [1; 10]).to_string();
+    let closed = |project: &str| {
+        json!({"record": "tunnel_closed", "project_id": project, "tunnel_id": tunnel,
+            "tunnel_name": "web", "user_id": ada.user, "closed_at": "2030-01-01T00:00:00Z"})
+    };
+    let unknown = ProjectId::new(1, [1; 10]).to_string();
+    let records = json!([closed(project.id.as_str()), closed(&unknown)]);
+    report(&control, SECRET, 1, records).await.expect(200);
+    let path = format!("/api/workspaces/{}/audit?target={tunnel}", ada.workspace);
+    let log = control.get(&path, &ada.token).await.expect(200);
+    assert_eq!(log["total"], 1);
+    let entry = &log["entries"][0];
+    assert_eq!(entry["action"], "tunnel.closed");
+    assert_eq!(entry["targetKind"], "tunnel");
+    assert_eq!(entry["actorUserId"], ada.user.as_str());
+    let details = json!({"project": project.id.as_str(), "name": "web"});
+    assert_eq!(entry["details"], details);
+    let at: jiff::Timestamp = entry["createdAt"].as_str().unwrap().parse().unwrap();
+    assert!(at <= control.now(), "{at}");
+    let mut bad = closed(project.id.as_str());
+    bad["tunnel_id"] = json!("web");
+    let refused = report(&control, SECRET, 2, json!([bad])).await;
+    assert_eq!(
+        refused.refused(400).1.as_deref(),
+        Some("records.0.tunnel_id")
+    );
 }
 
 /// A flood through one tunnel displaces the oldest visits of its own project, but neither its
