@@ -1,6 +1,8 @@
 //! `svc tunnels`: the current tunnels of an engine.
 
-use clap::Parser;
+mod close;
+
+use clap::{Parser, Subcommand};
 use client::api::{Api, ListQuery};
 use serde_json::Value;
 
@@ -16,11 +18,32 @@ use crate::token_refusal;
 
 /// The flags of `svc tunnels`.
 #[derive(Debug, Parser)]
-#[command(after_help = "Examples:
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
   svc tunnels --filter publish=true --filter labels.site=bern
   svc tunnels --watch
-  svc tunnels --output json | jq -r '.[].host'")]
+  svc tunnels --output json | jq -r '.[].host'
+  svc tunnels close web"
+)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+/// The subcommands. Without one, the tunnels are listed.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Close tunnels, whichever agent has opened them
+    Close(close::CloseArgs),
+}
+
+/// The flags of the list.
+#[derive(Debug, Parser)]
+struct ListArgs {
     /// Only matching tunnels: `name=web`, `labels.k=v`, `publish=true`, … (repeatable)
     #[arg(long = "filter", value_name = "KEY=VALUE", value_parser = filters::parse)]
     filters: Vec<(String, Option<String>)>,
@@ -41,8 +64,15 @@ pub(crate) struct Args {
     connection: Connection,
 }
 
-/// Lists the tunnels.
+/// Lists the tunnels, or runs a subcommand.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    match args.command {
+        None => list(args.list).await,
+        Some(Command::Close(close)) => close::close(close).await,
+    }
+}
+
+async fn list(args: ListArgs) -> Result<(), Failure> {
     let config = args.connection.resolve()?;
     let api = Api::new(&config)?;
     let filters = filters::collect(&args.filters);
