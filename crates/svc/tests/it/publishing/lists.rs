@@ -47,6 +47,34 @@ async fn a_watch_prints_changes_and_tunnels_lost_with_an_engine() {
     up.stop().await;
 }
 
+/// A tunnel is closed by its name, after a confirmation. Its agent ends with the reason; an agent
+/// with another name stays.
+#[tokio::test]
+async fn a_tunnel_is_closed_by_its_name_and_its_agent_ends() {
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    let agent = publish(&home, "web").await;
+    let other = publish(&home, "api").await;
+    let unconfirmed = home.run(&["tunnels", "close", "web"]).await;
+    assert_eq!(unconfirmed.code, Some(2), "{unconfirmed:?}");
+    assert!(unconfirmed.stderr.contains("--yes"), "{unconfirmed:?}");
+    let close = ["tunnels", "close", "web", "--yes", "-o", "json"];
+    let closed = home.run(&close).await;
+    assert_eq!(closed.code, Some(0), "{closed:?}");
+    assert_eq!(closed.json().as_array().unwrap().len(), 1);
+    let ended = agent.ended().await;
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let reason = "a member of the project closed the tunnel";
+    assert!(ended.stderr.contains(reason), "{ended:?}");
+    let missing = home.run(&close).await;
+    assert_eq!(missing.code, Some(1), "{missing:?}");
+    assert!(missing.stderr.contains("tunnel_not_found"), "{missing:?}");
+    let list = home.run(&["tunnels", "-o", "json"]).await.json();
+    assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+    assert_eq!(other.terminate().await.code, Some(0));
+    up.stop().await;
+}
+
 #[tokio::test]
 async fn a_terminal_shows_a_table_and_its_screen_is_restored() {
     let home = Home::new();
