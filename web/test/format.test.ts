@@ -4,6 +4,7 @@ import { accessRules, sentence } from "../src/format/access";
 import { ruleSentence, ruleStep } from "../src/format/advice";
 import { linksByAddress } from "../src/format/links";
 import { costText, isPossible, limitText } from "../src/format/plan";
+import { opensWithToken, tokenLink, visitorCredential, ways } from "../src/format/share";
 import { bytes, csv, millis, price, rate, relative, words } from "../src/format/text";
 import { readVisit, statusClass } from "../src/format/visit";
 import { boundaryText, NO_BOUNDARY, parseResources, resources } from "../src/pages/credentials/boundary";
@@ -132,4 +133,30 @@ test("the palette finds every word, and starts of names first", () => {
   assert.deepEqual(find(commands, "web tun").map((one) => one.text), ["tunnel web"]);
   assert.deepEqual(find(commands, "nothing"), []);
   assert.equal(find(commands, "").length, 4);
+});
+
+test("a token for a visitor opens one tunnel and ends", () => {
+  const now = Date.parse("2026-01-01T00:00:00Z");
+  const shop = { id: "tun_1", name: "shop", hostname: "shop.example.com", publish: true };
+  assert.deepEqual(visitorCredential("prj_1", shop, 24, now), {
+    type: "pat",
+    name: "visit shop",
+    permissions: ["tunnels.streams.create-delete"],
+    resources: { tunnels: { projects: ["prj_1"], scopes: { tunnels: { connect: { filters: { name: "shop" } } } } } },
+    expiresAt: "2026-01-02T00:00:00.000Z",
+  });
+  const unnamed = visitorCredential("prj_1", { hostname: `${"a".repeat(200)}.example` }, 1, now);
+  assert.equal(unnamed.name.length, 100);
+  assert.equal(tokenLink("https://shop.example.com", "a+b/c"), "https://shop.example.com/?svc.token=a%2Bb%2Fc");
+});
+
+test("a tunnel offers a token only if one opens it, and names its other proofs", () => {
+  assert.equal(opensWithToken({ publish: true }), false);
+  assert.equal(opensWithToken({ publish: true, token_auth: true }), true);
+  assert.equal(opensWithToken({ publish: false, name: "db" }), true);
+  assert.equal(opensWithToken({ publish: false }), false, "nothing dials it");
+  assert.deepEqual(ways({ publish: true, token_auth: true }), []);
+  const all = ways({ basic_auth: true, svc_auth: true, mtls_auth: true, identity: ["<b>@example.com"] });
+  assert.deepEqual(all.map((way) => way.name), ["Link password", "Sign-in", "Identities", "Client certificate"]);
+  assert.match(all[2]?.text ?? "", /<b>@example\.com/);
 });

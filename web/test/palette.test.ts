@@ -41,8 +41,12 @@ test("the palette finds tunnels of several projects, and shares only what a brow
     ["prj_2", [{ id: "a/b", name: "db", publish: false }, { name: "without an id" }]],
   ]);
   const all = commands(sources({ project: "prj_1", tunnels }));
-  assert.deepEqual(find(all, "web").map((one) => [one.text, one.kind]), [["web", "Tunnel"], ["Webhooks", "shop"], ["Share web", "Action"], ["Create a webhook", "Action"]]);
-  assert.deepEqual(find(all, "db").map((one) => [one.text, one.kind, one.href]), [["db", "Tunnel · blog", "/projects/prj_2/tunnels/a%2Fb"]]);
+  assert.deepEqual(find(all, "web").map((one) => [one.text, one.kind]), [["web", "Tunnel"], ["Webhooks", "shop"], ["Share web", "Action"], ["Close web", "Action"], ["Create a webhook", "Action"]]);
+  const at = "/projects/prj_2/tunnels/a%2Fb";
+  assert.deepEqual(find(all, "db").map((one) => [one.text, one.kind, one.href]), [["db", "Tunnel · blog", at], ["Close db", "Action", `${at}?show=close`]]);
+  const viewed = commands(sources({ project: "prj_1", tunnels, workspaces: [workspace("viewer")] }));
+  assert.ok(viewed.some((one) => one.text === "Share web"));
+  assert.ok(!viewed.some((one) => one.text.startsWith("Close ")));
   assert.ok(!all.some((one) => one.text === "Share db"));
 });
 

@@ -29,7 +29,7 @@ export function commands(sources: PaletteSources): readonly Command[] {
   return [
     ...everywhere(here),
     ...(here === undefined ? [] : ofProject(here, sources)),
-    ...[...tunnels].flatMap(([id, list]) => ofTunnels(id, list, id === here ? undefined : projects.find((one) => one.id === id)?.name)),
+    ...[...tunnels].flatMap(([id, list]) => ofTunnels(id, list, id === here ? undefined : projects.find((one) => one.id === id)?.name, roleAt(id, sources))),
     ...projects.map((one) => ({ text: one.name, kind: "Project", href: to("/projects/:id", { id: one.id }) })),
     ...workspaces.flatMap(ofWorkspace),
     ...(sources.isOperator ? operatorItems().map((item) => ({ text: item.text, kind: "Installation", href: item.href })) : []),
@@ -50,9 +50,9 @@ function everywhere(project: string | undefined): Command[] {
   ];
 }
 
-function ofProject(project: string, { projects, workspaces }: PaletteSources): Command[] {
-  const found = projects.find((one) => one.id === project);
-  const role = roleIn(workspaces.find((one) => one.id === found?.workspaceId));
+function ofProject(project: string, sources: PaletteSources): Command[] {
+  const found = sources.projects.find((one) => one.id === project);
+  const role = roleAt(project, sources);
   const base = to("/projects/:id", { id: project });
   const actions: readonly (readonly [string, string, Permission])[] = [
     ["Add a domain", "/domains?new=1", "account.projects.read-write"],
@@ -67,13 +67,17 @@ function ofProject(project: string, { projects, workspaces }: PaletteSources): C
   ];
 }
 
-function ofTunnels(project: string, tunnels: readonly Tunnel[], projectName: string | undefined): Command[] {
+function ofTunnels(project: string, tunnels: readonly Tunnel[], projectName: string | undefined, role: Role | undefined): Command[] {
   const kind = projectName === undefined ? "Tunnel" : `Tunnel · ${projectName}`;
   return tunnels.flatMap((tunnel) => {
     if (tunnel.id === undefined) return [];
     const href = `${to("/projects/:project/tunnels/:tunnel", { project, tunnel: tunnel.id })}`;
-    const page = { text: nameOf(tunnel), kind, href };
-    return browserLink(tunnel) === undefined ? [page] : [page, { text: `Share ${nameOf(tunnel)}`, kind: "Action", href: `${href}?show=share` }];
+    const action = (verb: string, show: string) => ({ text: `${verb} ${nameOf(tunnel)}`, kind: "Action", href: `${href}?show=${show}` });
+    return [
+      { text: nameOf(tunnel), kind, href },
+      ...(browserLink(tunnel) === undefined ? [] : [action("Share", "share")]),
+      ...(may(role, "tunnels.tunnels.create-delete") ? [action("Close", "close")] : []),
+    ];
   });
 }
 
@@ -88,6 +92,12 @@ function ofWorkspace(workspace: Workspace): Command[] {
     ...(may(role, "account.projects.read-write") ? [{ text: "Create a project", kind, href: withQuery("/projects", { new: "1", workspace: workspace.id }) }] : []),
     { text: "Permissions of the roles", kind: workspace.name, href: `${at}/members?show=roles` },
   ];
+}
+
+/** The role of the person in a project. */
+function roleAt(project: string, { projects, workspaces }: PaletteSources): Role | undefined {
+  const home = projects.find((one) => one.id === project)?.workspaceId;
+  return roleIn(workspaces.find((one) => one.id === home));
 }
 
 function roleIn(workspace: Workspace | undefined): Role | undefined {

@@ -1,80 +1,58 @@
-// Sharing and closing a tunnel, from its page and from the list.
+// Closing a tunnel, from its page and from the list, and the agents behind it.
 
+import { callEngine } from "../../api/client";
+import { ApiError } from "../../api/problem";
 import type { Client, Tunnel } from "../../live/objects";
 import { hasSameName } from "../../live/successor";
-import { sentence } from "../../format/access";
-import { useSettings, useUser } from "../../api/data";
-import { Dialog } from "../../ui/dialog";
-import { Code, Facts } from "../../ui/parts";
-import { QrCode } from "../../ui/qr";
-import { browserLink, dialAddress, nameOf, visitAddress } from "../address";
+import { Confirm } from "../../ui/dialog";
+import { nameOf } from "../address";
 
-export function ShareDialog({ project, tunnel, onClose }: { project: string; tunnel: Tunnel; onClose: () => void }) {
-  const link = browserLink(tunnel);
-  const visit = visitAddress(tunnel);
-  const dial = dialAddress(tunnel);
-  return (
-    <Dialog title={`Share ${nameOf(tunnel)}`} onClose={onClose}>
-      <div class="online">
-        {link !== undefined && <QrCode text={link} label={`QR code of ${link}`} />}
-        <div>
-          {visit !== undefined && <Code text={visit} label="Copy the address" />}
-          {dial !== undefined && <Code text={`svc dial ${dial}`} label="Copy the command" />}
-          {visit === undefined && dial === undefined && <p>The tunnel has no address.</p>}
-          <Sentence project={project} tunnel={tunnel} />
-        </div>
-      </div>
-    </Dialog>
-  );
+interface CloseProps {
+  project: string;
+  tunnel: Tunnel;
+  tunnels: ReadonlyMap<string, Tunnel>;
+  clients: ReadonlyMap<string, Client>;
+  onClose: () => void;
 }
 
-/** The visitors that the tunnel admits, in words. */
-export function Sentence({ project, tunnel }: { project: string; tunnel: Tunnel }) {
-  const settings = useSettings(project);
+/** Closes a tunnel at the engine. Several agents may share its name: the name is offline afterwards. */
+export function CloseDialog({ project, tunnel, tunnels, clients, onClose }: CloseProps) {
+  const name = nameOf(tunnel);
+  const agents = agentsOf(tunnel, tunnels, clients);
   return (
-    <>
-      <p>{sentence(tunnel, settings.data)}</p>
-      {settings.isHidden && <HiddenRules />}
-    </>
-  );
-}
-
-/** Without the project's rules, a sentence about visitors may promise too much. */
-export function HiddenRules() {
-  return <p class="quiet small">The rules of the project, which your role does not show, may admit fewer visitors.</p>;
-}
-
-/** No operation closes a tunnel: its agent owns it. The dialog shows how its agent is stopped. */
-export function CloseDialog({ tunnel, agents, onClose }: { tunnel: Tunnel; agents: readonly Client[]; onClose: () => void }) {
-  const user = useUser().data;
-  const isOwn = user !== undefined && tunnel.user_id === user.id;
-  return (
-    <Dialog title={`Close ${nameOf(tunnel)}`} onClose={onClose}>
-      <p>The agent that opened the tunnel owns it, and an agent that runs opens it again whenever the connection is lost. Stop that agent where it runs:</p>
-      <Facts
-        rows={[
-          ["A command in a terminal", <>press <kbd>q</kbd> or <kbd>Ctrl C</kbd></>],
-          ["A service", <code key="service">systemctl stop svc-agent</code>],
-          ["A container", <code key="container">docker stop NAME</code>],
-        ]}
-      />
+    <Confirm title={`Close ${name}`} verb="Close the tunnel" done={`${name} is closed.`} action={() => close(project, idsOf(tunnel, tunnels))} onClose={onClose}>
       <p>
-        If that machine is out of reach,{" "}
-        {isOwn ? (
-          <>
-            revoke the <a href="/credentials">credential</a> that it uses
-          </>
-        ) : (
-          "its user can revoke the credential that it uses, and an admin can remove that user from the workspace"
-        )}
-        : everything that the credential has opened ends immediately.
+        It goes offline at once, and its open requests and connections end. {agents.length > 1 ? "Its agents are" : "Its agent is"} {agents.map(describe).join(", ")}.
       </p>
-      <p class="quiet small">The agent is {agents.map(describe).join(", ") || "not connected"}.</p>
-    </Dialog>
+      <p class="quiet small">
+        An agent of svc opens it again only when it is started again or reads its file again. A program of another maker may open it at once: revoking the credential that it uses ends that.
+      </p>
+    </Confirm>
   );
 }
 
-/** The agents behind the name: several may share it. */
+/** One request after the other, because a session may have few at the same time. */
+async function close(project: string, ids: readonly string[]): Promise<void> {
+  for (const id of ids) {
+    try {
+      await callEngine("delete", project, "/api/tunnels/{id}", { path: { id } });
+    } catch (thrown) {
+      // It has ended meanwhile.
+      if (!(thrown instanceof ApiError && thrown.status === 404)) throw thrown;
+    }
+  }
+}
+
+/** The tunnels under the name: several agents may share it. */
+function idsOf(tunnel: Tunnel, tunnels: ReadonlyMap<string, Tunnel>): string[] {
+  const ids = [];
+  for (const one of tunnels.values()) {
+    if (one.id !== undefined && (one.id === tunnel.id || hasSameName(one, tunnel))) ids.push(one.id);
+  }
+  return ids;
+}
+
+/** The agents behind the name. */
 export function agentsOf(tunnel: Tunnel, tunnels: ReadonlyMap<string, Tunnel>, clients: ReadonlyMap<string, Client>): Client[] {
   const ids = new Set<string>();
   for (const one of tunnels.values()) {

@@ -14,13 +14,16 @@ import { browserLink, dialAddress, nameOf, visitAddress } from "../address";
 import { TrafficGraphs } from "../traffic";
 import { RequestLog } from "./log";
 import { LiveState } from "./overview";
-import { agentsOf, CloseDialog, describe, HiddenRules, Sentence, ShareDialog } from "./tunnel-dialogs";
+import { useProjectRights } from "./rights";
+import { HiddenRules, Sentence, ShareDialog } from "./share";
+import { agentsOf, CloseDialog, describe } from "./tunnel-dialogs";
 import { Takedowns } from "./takedowns";
 
 export function TunnelPage({ project, id }: { project: string; id: string }) {
   const live = useLive(project);
   const tunnel = useTunnel(live, project, id);
   const isOnline = live.objects.tunnels.has(id);
+  const mayClose = useProjectRights(project).may("tunnels.tunnels.create-delete");
   const [tab] = useFilter("tab", "overview");
   const [dialog, setDialog] = useFilter("show");
   const base = `${to("/projects/:id", { id: project })}/tunnels`;
@@ -44,7 +47,7 @@ export function TunnelPage({ project, id }: { project: string; id: string }) {
                 Open
               </a>
             )}
-            <Button onClick={() => setDialog("close")}>Close…</Button>
+            {mayClose && <Button onClick={() => setDialog("close")}>Close…</Button>}
           </>
         )
       }
@@ -53,7 +56,7 @@ export function TunnelPage({ project, id }: { project: string; id: string }) {
       {tunnel !== undefined && !isOnline && (
         <div class="note is-warn" role="status">
           <strong>This tunnel is not online</strong>
-          <span>Its agent was stopped, or it is reconnecting. The page shows it as soon as it is online again.</span>
+          <span>Its agent was stopped, it is reconnecting, or a member closed the tunnel. The page shows it as soon as it is online again.</span>
         </div>
       )}
       {tunnel?.hostname !== undefined && <Takedowns project={project} hostname={tunnel.hostname} />}
@@ -68,7 +71,9 @@ export function TunnelPage({ project, id }: { project: string; id: string }) {
         <Details project={project} tunnel={tunnel} agents={agentsOf(tunnel, live.objects.tunnels, live.objects.clients)} />
       )}
       {dialog === "share" && tunnel !== undefined && isOnline && <ShareDialog project={project} tunnel={tunnel} onClose={() => setDialog("", true)} />}
-      {dialog === "close" && tunnel !== undefined && isOnline && <CloseDialog tunnel={tunnel} agents={agentsOf(tunnel, live.objects.tunnels, live.objects.clients)} onClose={() => setDialog("", true)} />}
+      {dialog === "close" && mayClose && tunnel !== undefined && isOnline && (
+        <CloseDialog project={project} tunnel={tunnel} tunnels={live.objects.tunnels} clients={live.objects.clients} onClose={() => setDialog("", true)} />
+      )}
     </Page>
   );
 }

@@ -18,7 +18,8 @@ import { Publish } from "../publish";
 import { filterTunnels } from "./filter";
 import { LivePill, LiveState, useIsEmpty } from "./overview";
 import { useProjectRights } from "./rights";
-import { agentsOf, CloseDialog, ShareDialog } from "./tunnel-dialogs";
+import { ShareDialog } from "./share";
+import { CloseDialog } from "./tunnel-dialogs";
 import { Takedowns } from "./takedowns";
 
 const PROTOCOLS = ["http", "tls", "tcp", "dtls", "quic", "webtty"];
@@ -26,6 +27,7 @@ const PROTOCOLS = ["http", "tls", "tcp", "dtls", "quic", "webtty"];
 export function Tunnels({ project }: { project: string }) {
   const live = useLive(project);
   const data = useProject(project).data;
+  // One permission is for opening and for closing.
   const mayPublish = useProjectRights(project).may("tunnels.tunnels.create-delete");
   const [search, setSearch] = useFilter("q");
   const [protocol, setProtocol] = useFilter("protocol");
@@ -103,14 +105,14 @@ export function Tunnels({ project }: { project: string }) {
                   <span>Requests, 15 min</span>
                   <span>Since</span>
                 </div>
-                <Virtual label={`${found.length} tunnels`} rows={found} height={48} narrowHeight={68} row={(tunnel, style) => <Row key={tunnel.id} tunnel={tunnel} base={base} requests={requests?.(tunnel.name) ?? []} style={style} onShow={open} />} />
+                <Virtual label={`${found.length} tunnels`} rows={found} height={48} narrowHeight={68} row={(tunnel, style) => <Row key={tunnel.id} tunnel={tunnel} base={base} requests={requests?.(tunnel.name) ?? []} style={style} mayClose={mayPublish} onShow={open} />} />
               </>
             )}
           </Card>
         </>
       )}
       {dialog === "share" && chosen !== undefined && <ShareDialog project={project} tunnel={chosen} onClose={close} />}
-      {dialog === "close" && chosen !== undefined && <CloseDialog tunnel={chosen} agents={agentsOf(chosen, live.objects.tunnels, live.objects.clients)} onClose={close} />}
+      {dialog === "close" && mayPublish && chosen !== undefined && <CloseDialog project={project} tunnel={chosen} tunnels={live.objects.tunnels} clients={live.objects.clients} onClose={close} />}
     </Page>
   );
 }
@@ -120,10 +122,11 @@ interface RowProps {
   base: string;
   requests: readonly number[];
   style: { top: string; height: string };
+  mayClose: boolean;
   onShow: (dialog: string, id: string) => void;
 }
 
-function Row({ tunnel, base, requests, style, onShow }: RowProps) {
+function Row({ tunnel, base, requests, style, mayClose, onShow }: RowProps) {
   const id = tunnel.id ?? "";
   const name = nameOf(tunnel);
   return (
@@ -140,7 +143,7 @@ function Row({ tunnel, base, requests, style, onShow }: RowProps) {
       </a>
       <span class="vactions">
         <Button look="bare" icon="share" aria-label={`Share ${name}`} title="Share" onClick={() => onShow("share", id)} />
-        <Button look="bare" icon="close" aria-label={`Close ${name}`} title="Close" onClick={() => onShow("close", id)} />
+        {mayClose && <Button look="bare" icon="close" aria-label={`Close ${name}`} title="Close" onClick={() => onShow("close", id)} />}
       </span>
     </div>
   );

@@ -1,0 +1,96 @@
+// Sharing a tunnel: its address, its QR code, who may open it, and a token for a visitor.
+
+import { useState } from "preact/hooks";
+import { call } from "../../api/client";
+import { useProject, useSettings } from "../../api/data";
+import { invalidate } from "../../api/resource";
+import { sentence } from "../../format/access";
+import { LIFETIMES, opensWithToken, tokenLink, visitorCredential, ways } from "../../format/share";
+import type { Tunnel } from "../../live/objects";
+import { Dialog } from "../../ui/dialog";
+import { Select } from "../../ui/fields";
+import { Form } from "../../ui/form";
+import { Code, Facts } from "../../ui/parts";
+import { QrCode } from "../../ui/qr";
+import { browserLink, dialAddress, nameOf, visitAddress } from "../address";
+import { useProjectRights } from "./rights";
+
+export function ShareDialog({ project, tunnel, onClose }: { project: string; tunnel: Tunnel; onClose: () => void }) {
+  const link = browserLink(tunnel);
+  const visit = visitAddress(tunnel);
+  const dial = dialAddress(tunnel);
+  const rights = useProjectRights(project);
+  const mayIssue = rights.may("tunnels.streams.create-delete") && rights.may("account.credentials.read-write");
+  const needed = ways(tunnel);
+  return (
+    <Dialog title={`Share ${nameOf(tunnel)}`} onClose={onClose}>
+      <div class="online">
+        {link !== undefined && <QrCode text={link} label={`QR code of ${link}`} />}
+        <div>
+          {visit !== undefined && <Code text={visit} label="Copy the address" />}
+          {dial !== undefined && <Code text={`svc dial ${dial}`} label="Copy the command" />}
+          {visit === undefined && dial === undefined && <p>The tunnel has no address.</p>}
+          <Sentence project={project} tunnel={tunnel} />
+        </div>
+      </div>
+      {needed.length > 0 && <Facts rows={needed.map((way) => [way.name, way.text] as const)} />}
+      {opensWithToken(tunnel) && mayIssue && <VisitorToken project={project} tunnel={tunnel} />}
+    </Dialog>
+  );
+}
+
+/** A token that opens only this tunnel. It is shown once, and revoked like any credential. */
+function VisitorToken({ project, tunnel }: { project: string; tunnel: Tunnel }) {
+  const engine = useProject(project).data?.url;
+  const [hours, setHours] = useState("24");
+  const [token, setToken] = useState<string | undefined>(undefined);
+  const link = browserLink(tunnel);
+  const dial = dialAddress(tunnel);
+  const create = async () => {
+    const body = visitorCredential(project, tunnel, Number(hours), Date.now());
+    const issued = await call("post", "/api/credentials", { body });
+    invalidate("credentials");
+    setToken(issued.token ?? "");
+  };
+  if (token === undefined) {
+    return (
+      <Form verb="Create a token" onSubmit={create}>
+        <Select label="A token for a visitor without an account ends after" value={hours} onValue={setHours} options={LIFETIMES} hint="It opens this tunnel and nothing else." />
+      </Form>
+    );
+  }
+  return (
+    <div class="form">
+      {link !== undefined ? (
+        <>
+          <Code text={`curl -H "Authorization: Bearer ${token}" ${link}/`} label="Copy the command with the token" />
+          <Code text={tokenLink(link, token)} label="Copy the address with the token" />
+          <p class="quiet small">A browser sends the token with this one request only: a page that loads further files needs another proof.</p>
+        </>
+      ) : dial !== undefined && engine !== undefined && tunnel.publish !== true ? (
+        <Code text={`svc dial ${dial} --engine ${engine} --token ${token}`} label="Copy the command with the token" />
+      ) : (
+        <Code text={token} label="Copy the token" />
+      )}
+      <p class="quiet small" role="status">
+        The token is shown only here. <a href="/credentials">Credentials</a> lists and revokes it.
+      </p>
+    </div>
+  );
+}
+
+/** The visitors that the tunnel admits, in words. */
+export function Sentence({ project, tunnel }: { project: string; tunnel: Tunnel }) {
+  const settings = useSettings(project);
+  return (
+    <>
+      <p>{sentence(tunnel, settings.data)}</p>
+      {settings.isHidden && <HiddenRules />}
+    </>
+  );
+}
+
+/** Without the project's rules, a sentence about visitors may promise too much. */
+export function HiddenRules() {
+  return <p class="quiet small">The rules of the project, which your role does not show, may admit fewer visitors.</p>;
+}
