@@ -2,11 +2,10 @@
 // hostile text, a colleague who loses the role, and a session that ends elsewhere.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";
-import { createInterface } from "node:readline";
 
+import { startAgent } from "./agents.mjs";
 import { accessible, drive } from "./browser.mjs";
 
 const COLLEAGUE = "colleague@example.com";
@@ -46,21 +45,9 @@ async function signIn(world, page, next) {
 
 /** An agent with these arguments of `svc`. Resolves to its output when it is online. */
 async function online(world, agents, args) {
-  const all = [...args, "--ca-file", world.given.ca_file, "--output", "json"];
-  // No context: only the arguments lead to the engine.
-  const env = { HOME: world.given.directory, SVC_CONFIG: `${world.given.directory}/empty` };
-  const agent = spawn(world.given.program, all, { stdio: ["ignore", "pipe", "pipe"], env });
+  const agent = await startAgent(world, args);
   agents.push(agent);
-  let said = "";
-  agent.stderr.setEncoding("utf8").on("data", (more) => (said += more));
-  for await (const line of createInterface({ input: agent.stdout })) {
-    const printed = JSON.parse(line);
-    if (printed.status !== "online") continue;
-    // A full pipe would stop the agent.
-    agent.stdout.resume();
-    return printed;
-  }
-  throw new Error(`the agent ended: ${said}`);
+  return agent.online;
 }
 
 /** The page shows a command, and without a reload the tunnel that the command opens. */

@@ -7,26 +7,41 @@ use std::fs;
 
 use anyhow::Result;
 use e2e::{Peer, Platform, program};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The page shows a command. The script runs it, so the agent knows only what the page shows.
 #[test]
 fn the_dashboard_follows_agents_requests_roles_and_sessions_live() -> Result<()> {
     let platform = Platform::up()?;
+    let given = values_for_agents(&platform)?;
+    platform.node_with("dashboard.mjs", given)?;
+    Ok(())
+}
+
+/// EN-7: a token of the share dialog opens this tunnel only. A tunnel that is closed ends its open
+/// download within a second, its agent ends with the reason, and the audit log has the action.
+#[test]
+fn en_7_a_tunnel_is_shared_with_a_token_and_closed_with_its_visits() -> Result<()> {
+    let platform = Platform::up()?;
+    let given = values_for_agents(&platform)?;
+    platform.node_with("dashboard_close.mjs", given)?;
+    Ok(())
+}
+
+/// The values with which a script starts agents.
+fn values_for_agents(platform: &Platform) -> Result<Value> {
     // Without a context of `svc up`, in which an agent would find another token.
     let directory = platform.directory().join("agents");
     fs::create_dir(&directory)?;
     let ready = platform.ready();
-    let given = json!({
+    Ok(json!({
         "workspace": ready["workspace_id"],
         "token": ready["token"],
         "ca_file": ready["ca_file"],
         "engine_url": ready["engine_url"],
         "program": program()?,
         "directory": directory,
-    });
-    platform.node_with("dashboard.mjs", given)?;
-    Ok(())
+    }))
 }
 
 #[test]

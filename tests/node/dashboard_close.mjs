@@ -1,0 +1,124 @@
+// Sharing and closing tunnels of real agents: a token for a visitor opens one tunnel; the close of a
+// tunnel ends what is open, and its agent does not open it again.
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { request } from "node:https";
+
+import { startAgent } from "./agents.mjs";
+import { accessible, drive } from "./browser.mjs";
+import { signIn } from "./looks.mjs";
+
+/** Time in milliseconds from the confirmation to the end of what is open. */
+const END_MS = 1_000;
+
+await drive(async (world) => {
+  const service = createServer((asked, response) => {
+    response.write("hello");
+    // A download without an end.
+    if (asked.url !== "/endless") response.end();
+  });
+  await once(service.listen(0, "127.0.0.1"), "listening");
+  const port = String(service.address().port);
+  const agents = [];
+  const start = async (...args) => {
+    const { engine_url: engine, token } = world.given;
+    const agent = await startAgent(world, ["forward", port, "--engine", engine, "--token", token, ...args]);
+    agents.push(agent);
+    return agent;
+  };
+  try {
+    const guarded = await start("--name", "guarded", "--token-auth");
+    const other = await start("--name", "other", "--token-auth");
+    const page = await world.open({ viewport: { width: 1440, height: 900 } });
+    await signIn(world, page, world.given.email);
+    await share(world, page, guarded, other);
+    const fair = await start("--name", "fair");
+    await close(world, page, fair);
+    await audited(world, page);
+    page.clean();
+  } finally {
+    for (const agent of agents) agent.kill();
+    service.close();
+    service.closeAllConnections();
+  }
+  console.log(JSON.stringify({}));
+});
+
+/** A request to a tunnel, at the address of this machine. The names of the engine are no names of it. */
+function visit(world, agent, path, headers = {}) {
+  const { hostname, port } = new URL(agent.online.forwarding);
+  const options = { host: "127.0.0.1", port, path, servername: hostname, ca: readFileSync(world.given.ca_file) };
+  const asked = request({ ...options, agent: false, headers: { host: `${hostname}:${port}`, ...headers } });
+  asked.end();
+  return asked;
+}
+
+async function statusOf(world, agent, path, headers) {
+  const [response] = await once(visit(world, agent, path, headers), "response");
+  response.resume();
+  return response.statusCode;
+}
+
+/** The page shows a command and an address with the token, once. Both open this tunnel and no other. */
+async function share(world, page, guarded, other) {
+  await page.goto(`/projects/${world.given.project}/tunnels`);
+  await page.getByRole("button", { name: "Share guarded" }).click();
+  const dialog = page.getByRole("dialog", { name: "Share guarded" });
+  await dialog.getByText("Visitors must send a token.").waitFor();
+  assert.equal(await statusOf(world, guarded, "/"), 401);
+  await dialog.getByRole("combobox").selectOption("1");
+  await dialog.getByRole("button", { name: "Create a token" }).click();
+  const link = new URL(await dialog.locator("code").filter({ hasText: /^https:.*svc\.token=/ }).innerText());
+  const command = await dialog.locator("code").filter({ hasText: /^curl / }).innerText();
+  await accessible(page, "a token for a visitor");
+  const [, bearer] = /"Authorization: (Bearer [^"]+)"/.exec(command);
+  assert.equal(await statusOf(world, guarded, "/", { authorization: bearer }), 200);
+  assert.equal(await statusOf(world, guarded, link.pathname + link.search), 200);
+  assert.notEqual(await statusOf(world, other, "/", { authorization: bearer }), 200);
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "detached" });
+  await page.goto("/credentials");
+  await page.getByRole("row").filter({ hasText: "visit guarded" }).getByText("bounded").waitFor();
+  page.clean();
+}
+
+/** The open download ends within a second. The page stays and says that the tunnel is not online. */
+async function close(world, page, agent) {
+  await page.goto(`/projects/${world.given.project}/tunnels`);
+  await page.getByRole("link").filter({ hasText: "fair" }).first().click();
+  await page.getByRole("heading", { level: 1, name: "fair" }).waitFor();
+  const download = visit(world, agent, "/endless");
+  const [response] = await once(download, "response");
+  await once(response, "data");
+  // A connection that is cut is an error of the response, too.
+  const ended = new Promise((resolve) => response.once("close", () => resolve(Date.now())).on("error", () => {}).resume());
+  download.on("error", () => {});
+  await page.getByRole("button", { name: "Close…" }).click();
+  const dialog = page.getByRole("dialog", { name: "Close fair" });
+  await dialog.getByText("Its agent is").waitFor();
+  await accessible(page, "closing a tunnel");
+  const confirmed = Date.now();
+  await dialog.getByRole("button", { name: "Close the tunnel" }).click();
+  const took = (await ended) - confirmed;
+  assert.ok(took <= END_MS, `the download ended after ${took} ms`);
+  await page.getByText("fair is closed.").waitFor();
+  await page.getByText("This tunnel is not online").first().waitFor();
+  await dialog.waitFor({ state: "detached" });
+  const { code, said } = await agent.ended();
+  assert.equal(code, 1, said);
+  assert.match(said, /a member of the project closed the tunnel/);
+  await page.goto(`/projects/${world.given.project}/tunnels`);
+  await page.getByRole("region", { name: "2 tunnels" }).waitFor();
+  page.clean();
+}
+
+/** The engine reports it to the platform. The list is loaded again by itself. */
+async function audited(world, page) {
+  await page.goto(`/workspaces/${world.given.workspace}/audit?action=tunnel.closed`);
+  const entry = page.getByRole("main").getByRole("listitem").filter({ hasText: "Tunnel closed" });
+  await entry.getByText("Tunnel fair").waitFor();
+  page.clean();
+}
