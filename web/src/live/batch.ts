@@ -55,7 +55,7 @@ export class Batch {
   }
 }
 
-/** The pause between two updates. It grows with the number of objects, because each update sorts them. */
+/** The pause between two updates. It grows with the number of objects, because each update passes over them. */
 export function gapMs(objects: number): number {
   return Math.min(100 + objects / 20, 1_000);
 }

@@ -1,6 +1,8 @@
 // The live objects of a project, as its event stream reports them.
 
 import type { Engine } from "../api/client";
+import { Order } from "./order";
+import { snapshotItems, type SnapshotItem } from "./snapshot";
 
 export type Tunnel = Engine<"TunnelListItem">;
 export type Client = Engine<"Client">;
@@ -17,29 +19,94 @@ export interface LiveEvent {
 /** Events that are kept for the overview. */
 export const MAX_EVENTS = 200;
 
+/** Events after which the page may render: together they take a few milliseconds. */
+const EVENTS_PER_STEP = 100;
+/** Objects of a snapshot after which the page may render. */
+const OBJECTS_PER_STEP = 200;
+/** Characters of an event that may be a snapshot; smaller ones are read at once. */
+const LARGE_EVENT = 64 * 1024;
+
 export class LiveObjects {
-  readonly tunnels = new Map<string, Tunnel>();
-  readonly clients = new Map<string, Client>();
+  #tunnels = new Map<string, Tunnel>();
+  #clients = new Map<string, Client>();
+  readonly #byName = new Order<Tunnel>((tunnel, id) => tunnel.name ?? tunnel.hostname ?? id);
+  readonly #newest = new Order<Client>((_, id) => id, -1);
+  readonly #changed = { tunnel: new Set<string>(), client: new Set<string>() };
   events: LiveEvent[] = [];
   hasSnapshot = false;
 
-  /** Applies events in their order. An event of an unknown or broken form is ignored. */
-  apply(texts: readonly string[]): void {
-    const added: LiveEvent[] = [];
-    for (const text of texts) {
-      const event = parse(text);
-      if (event === undefined) continue;
-      if (event.type === "state.initial") this.#start(event.object);
-      else if (this.#change(event.type, event.object)) added.push(this.#describe(event));
-    }
-    if (added.length > 0) this.events = [...added.reverse(), ...this.events].slice(0, MAX_EVENTS);
+  get tunnels(): ReadonlyMap<string, Tunnel> {
+    return this.#tunnels;
   }
 
-  #start(object: Json): void {
-    this.tunnels.clear();
-    this.clients.clear();
-    for (const one of list(object["tunnels"])) this.#change("tunnel.created", one);
-    for (const one of list(object["clients"])) this.#change("client.created", one);
+  get clients(): ReadonlyMap<string, Client> {
+    return this.#clients;
+  }
+
+  /** The tunnels by name. */
+  get sortedTunnels(): readonly Tunnel[] {
+    return this.#byName.values;
+  }
+
+  /** The clients, newest ids first. */
+  get sortedClients(): readonly Client[] {
+    return this.#newest.values;
+  }
+
+  /** Applies events in their order. An event of an unknown or broken form is ignored. */
+  apply(texts: readonly string[]): void {
+    const steps = this.steps(texts);
+    while (steps.next().done !== true);
+  }
+
+  /** The same in steps, between which the page may render. */
+  *steps(texts: readonly string[]): Generator<void> {
+    const added: LiveEvent[] = [];
+    let count = 0;
+    for (const text of texts) {
+      if (text.length >= LARGE_EVENT && (yield* this.#readSnapshot(text))) continue;
+      const event = parse(text);
+      if (event?.type === "state.initial") this.#start(objectsOf(event.object));
+      else if (event !== undefined && this.#change(event.type, event.object)) added.push(this.#describe(event));
+      count += 1;
+      if (count % EVENTS_PER_STEP === 0) yield;
+    }
+    if (added.length > 0) this.events = [...added.reverse(), ...this.events].slice(0, MAX_EVENTS);
+    this.#byName.update(this.#changed.tunnel, this.#tunnels);
+    this.#newest.update(this.#changed.client, this.#clients);
+    this.#changed.tunnel.clear();
+    this.#changed.client.clear();
+  }
+
+  /** True if the text is a snapshot. Until all of it is read, the objects of before are there. */
+  *#readSnapshot(text: string): Generator<void, boolean> {
+    const found: Found = { tunnel: new Map(), client: new Map() };
+    try {
+      const items = snapshotItems(text);
+      if (items === undefined) return false;
+      let count = 0;
+      for (const item of items) {
+        keep(found, item.kind, object(JSON.parse(item.text)));
+        count += 1;
+        if (count % OBJECTS_PER_STEP === 0) yield;
+      }
+    } catch {
+      // Broken, as an event that is not JSON.
+      return true;
+    }
+    yield;
+    this.#start(found);
+    yield;
+    return true;
+  }
+
+  #start(found: Found): void {
+    this.#tunnels = found.tunnel as Map<string, Tunnel>;
+    this.#clients = found.client as Map<string, Client>;
+    this.#byName.reset(this.#tunnels);
+    this.#newest.reset(this.#clients);
+    this.#changed.tunnel.clear();
+    this.#changed.client.clear();
     this.hasSnapshot = true;
   }
 
@@ -47,11 +114,11 @@ export class LiveObjects {
     const [kind, verb] = type.split(".");
     const id = object["id"];
     if (typeof id !== "string") return false;
-    const map: Map<string, unknown> | undefined = kind === "tunnel" ? this.tunnels : kind === "client" ? this.clients : undefined;
-    if (map !== undefined) {
-      if (verb === "deleted") map.delete(id);
-      else if (verb === "created" || verb === "updated") map.set(id, object);
-    }
+    if (kind !== "tunnel" && kind !== "client") return true;
+    const map: Map<string, unknown> = kind === "tunnel" ? this.#tunnels : this.#clients;
+    if (verb === "deleted") map.delete(id);
+    else if (verb === "created" || verb === "updated") map.set(id, object);
+    this.#changed[kind].add(id);
     return true;
   }
 
@@ -61,6 +128,21 @@ export class LiveObjects {
     const subject = text("name") ?? text("hostname") ?? text("agent") ?? text("id") ?? "";
     return { id: event.id, type: event.type, at: event.at, subject, objectId: text("id") ?? "" };
   }
+}
+
+/** Objects of a snapshot by id. */
+type Found = Readonly<Record<SnapshotItem["kind"], Map<string, Json>>>;
+
+function objectsOf(snapshot: Json): Found {
+  const found: Found = { tunnel: new Map(), client: new Map() };
+  for (const one of list(snapshot["tunnels"])) keep(found, "tunnel", one);
+  for (const one of list(snapshot["clients"])) keep(found, "client", one);
+  return found;
+}
+
+function keep(found: Found, kind: SnapshotItem["kind"], one: Json): void {
+  const id = one["id"];
+  if (typeof id === "string") found[kind].set(id, one);
 }
 
 type Json = Readonly<Record<string, unknown>>;

@@ -10,6 +10,7 @@ import { Store, useStore } from "../store";
 import { Batch, gapMs } from "./batch";
 import { LiveObjects } from "./objects";
 import { Reconnect } from "./reconnect";
+import { Slices } from "./slices";
 import { sseReader } from "./sse";
 
 export interface LiveView {
@@ -58,8 +59,12 @@ class ProjectStream {
   #hidden: ReturnType<typeof setTimeout> | undefined;
   #isPaused = false;
   readonly #reconnect = new Reconnect(() => this.#connect());
+  readonly #slices = new Slices<readonly string[]>(
+    (texts) => this.#objects.steps(texts),
+    () => this.#applied(),
+  );
   readonly #batch = new Batch(
-    (texts) => this.#apply(texts),
+    (texts) => this.#slices.add(texts),
     () => gapMs(this.#objects.tunnels.size),
   );
 
@@ -164,8 +169,7 @@ class ProjectStream {
     }
   }
 
-  #apply(texts: readonly string[]): void {
-    this.#objects.apply(texts);
+  #applied(): void {
     this.#reconnect.reset();
     this.#show({ state: "live", error: undefined });
   }

@@ -10,26 +10,25 @@ export interface TunnelChoice {
   readonly label: string;
 }
 
-/** The tunnels that match, by name. */
-export function filterTunnels(tunnels: readonly Tunnel[], choice: TunnelChoice): Tunnel[] {
+/** The tunnels that match, in their order; without a choice, the same list. */
+export function filterTunnels(tunnels: readonly Tunnel[], choice: TunnelChoice): readonly Tunnel[] {
   const text = choice.search.trim().toLowerCase();
-  const found = tunnels.filter((tunnel) => {
+  if (text === "" && choice.protocol === "" && choice.visibility === "" && choice.label.trim() === "") return tunnels;
+  return tunnels.filter((tunnel) => {
     if (choice.protocol !== "" && (tunnel.protocol ?? "http") !== choice.protocol) return false;
     if (choice.visibility === "public" && tunnel.publish !== true) return false;
     if (choice.visibility === "private" && tunnel.publish === true) return false;
     if (choice.visibility === "protected" && proofs(tunnel).length === 0) return false;
     if (!hasLabel(tunnel.labels, choice.label)) return false;
-    return text === "" || contains(text, tunnel.name, tunnel.host, tunnel.hostname, tunnel.id, tunnel.client_id);
+    return text === "" || searched(tunnel, () => [tunnel.name, tunnel.host, tunnel.hostname, tunnel.id, tunnel.client_id]).includes(text);
   });
-  return found.map((tunnel) => ({ tunnel, key: tunnel.name ?? tunnel.hostname ?? tunnel.id ?? "" })).sort((one, other) => order(one.key, other.key)).map(({ tunnel }) => tunnel);
 }
 
-/** The clients that match, newest ids first. */
-export function filterClients(clients: readonly Client[], search: string): Client[] {
+/** The clients that match, in their order. */
+export function filterClients(clients: readonly Client[], search: string): readonly Client[] {
   const text = search.trim().toLowerCase();
-  return clients
-    .filter((client) => text === "" || contains(text, client.id, client.agent, client.version, client.os, client.arch, client.user_id, ...Object.values(client.labels ?? {})))
-    .sort((one, other) => order(other.id, one.id));
+  if (text === "") return clients;
+  return clients.filter((client) => searched(client, () => [client.id, client.agent, client.version, client.os, client.arch, client.user_id, ...Object.values(client.labels ?? {})]).includes(text));
 }
 
 /** Matches `name` or `name=value`. */
@@ -42,10 +41,15 @@ export function hasLabel(labels: Readonly<Record<string, string>> | undefined, w
   return split < 0 || labels[name] === text.slice(split + 1);
 }
 
-function contains(text: string, ...parts: readonly (string | undefined)[]): boolean {
-  return parts.some((part) => part !== undefined && part.toLowerCase().includes(text));
-}
+/** Texts of objects that were searched. An object does not change, and another one takes its place. */
+const texts = new WeakMap<object, string>();
 
-function order(one: string, other: string): number {
-  return one < other ? -1 : one > other ? 1 : 0;
+/** The searchable text of an object. A search has no line break, so that it matches within one part. */
+function searched(object: object, parts: () => readonly (string | undefined)[]): string {
+  let text = texts.get(object);
+  if (text === undefined) {
+    text = parts().filter((part) => part !== undefined).join("\n").toLowerCase();
+    texts.set(object, text);
+  }
+  return text;
 }

@@ -4,6 +4,8 @@ import type { ComponentChildren } from "preact";
 import { useMemo, useRef } from "preact/hooks";
 import { type Project, useProject } from "../../api/data";
 import { bytes, count, millis, rate, words } from "../../format/text";
+import type { Tunnel } from "../../live/objects";
+import { first } from "../../live/order";
 import { type LiveView, useLive } from "../../live/project";
 import { add, columns, percentile, type Traffic } from "../../live/traffic";
 import { useTraffic } from "../../live/use-traffic";
@@ -150,10 +152,9 @@ function Busy({ project, live, traffic }: { project: string; live: LiveView; tra
     const series = new Map((traffic?.series ?? []).flatMap((one) => (one.tunnel === undefined ? [] : [[one.tunnel, one] as const])));
     const sums = new Map([...series].map(([name, one]) => [name, add(one.points)]));
     // There may be thousands of tunnels, so that only the rows that are shown get a graph.
-    return [...live.objects.tunnels.values()]
-      .map((tunnel) => ({ tunnel, name: nameOf(tunnel), sum: sums.get(tunnel.name ?? "") ?? NO_TRAFFIC }))
-      .sort((one, other) => other.sum.requests - one.sum.requests || (one.name < other.name ? -1 : 1))
-      .slice(0, BUSY_ROWS)
+    const sumOf = (tunnel: Tunnel) => sums.get(tunnel.name ?? "") ?? NO_TRAFFIC;
+    return first(live.objects.sortedTunnels, BUSY_ROWS, (one, other) => sumOf(other).requests - sumOf(one).requests)
+      .map((tunnel) => ({ tunnel, sum: sumOf(tunnel) }))
       .map((row) => ({ ...row, perMinute: traffic === undefined ? [] : columns(traffic, series.get(row.tunnel.name ?? "")?.points ?? []).points.map((point) => point?.requests ?? 0) }));
   }, [live, traffic]);
   const bounds = traffic?.bucketBounds ?? [];

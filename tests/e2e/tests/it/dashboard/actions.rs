@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result};
 use e2e::{Peer, Platform};
 use serde_json::json;
 
-/// WT-2: an owner shares and closes a tunnel, issues, rotates and revokes a credential, invites a
+/// WT-2: an owner shares a tunnel, issues, rotates and revokes a credential, invites a
 /// member, filters and exports the audit log, finds what a terminal showed in its recording, changes
 /// settings and the plan. A viewer sees the same pages without actions, and is refused if they are
 /// forced.
