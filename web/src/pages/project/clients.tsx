@@ -18,7 +18,7 @@ export function Clients({ project }: { project: string }) {
   const live = useLive(project);
   const [search, setSearch] = useFilter("q");
   const [chosen, setChosen] = useFilter("client");
-  const found = useMemo(() => filterClients(live.objects.sortedClients, search), [live, search]);
+  const found = useMemo(() => filterClients(live.objects.sortedClients, search), [live.objects.sortedClients, search]);
   const tunnels = useMemo(() => {
     const counts = new Map<string, number>();
     for (const tunnel of live.objects.tunnels.values()) if (tunnel.client_id !== undefined) counts.set(tunnel.client_id, (counts.get(tunnel.client_id) ?? 0) + 1);

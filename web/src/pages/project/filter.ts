@@ -20,7 +20,7 @@ export function filterTunnels(tunnels: readonly Tunnel[], choice: TunnelChoice):
     if (choice.visibility === "private" && tunnel.publish === true) return false;
     if (choice.visibility === "protected" && proofs(tunnel).length === 0) return false;
     if (!hasLabel(tunnel.labels, choice.label)) return false;
-    return text === "" || searched(tunnel, () => [tunnel.name, tunnel.host, tunnel.hostname, tunnel.id, tunnel.client_id]).includes(text);
+    return text === "" || searched(tunnel, textOfTunnel).includes(text);
   });
 }
 
@@ -28,7 +28,7 @@ export function filterTunnels(tunnels: readonly Tunnel[], choice: TunnelChoice):
 export function filterClients(clients: readonly Client[], search: string): readonly Client[] {
   const text = search.trim().toLowerCase();
   if (text === "") return clients;
-  return clients.filter((client) => searched(client, () => [client.id, client.agent, client.version, client.os, client.arch, client.user_id, ...Object.values(client.labels ?? {})]).includes(text));
+  return clients.filter((client) => searched(client, textOfClient).includes(text));
 }
 
 /** Matches `name` or `name=value`. */
@@ -45,11 +45,19 @@ export function hasLabel(labels: Readonly<Record<string, string>> | undefined, w
 const texts = new WeakMap<object, string>();
 
 /** The searchable text of an object. A search has no line break, so that it matches within one part. */
-function searched(object: object, parts: () => readonly (string | undefined)[]): string {
+function searched<T extends object>(object: T, textOf: (object: T) => string): string {
   let text = texts.get(object);
   if (text === undefined) {
-    text = parts().filter((part) => part !== undefined).join("\n").toLowerCase();
+    text = textOf(object).toLowerCase();
     texts.set(object, text);
   }
   return text;
+}
+
+function textOfTunnel({ name = "", host = "", hostname = "", id = "", client_id: client = "" }: Tunnel): string {
+  return `${name}\n${host}\n${hostname}\n${id}\n${client}`;
+}
+
+function textOfClient({ id, agent = "", version = "", os = "", arch = "", user_id: user = "", labels = {} }: Client): string {
+  return `${id}\n${agent}\n${version}\n${os}\n${arch}\n${user}\n${Object.values(labels).join("\n")}`;
 }

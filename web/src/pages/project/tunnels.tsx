@@ -33,7 +33,7 @@ export function Tunnels({ project }: { project: string }) {
   const [protocol, setProtocol] = useFilter("protocol");
   const [visibility, setVisibility] = useFilter("visibility");
   const [label, setLabel] = useFilter("label");
-  const found = useMemo(() => filterTunnels(live.objects.sortedTunnels, { search, protocol, visibility, label }), [live, search, protocol, visibility, label]);
+  const found = useMemo(() => filterTunnels(live.objects.sortedTunnels, { search, protocol, visibility, label }), [live.objects.sortedTunnels, search, protocol, visibility, label]);
   const [dialog, setDialog] = useFilter("show");
   const [chosenId, setChosen] = useFilter("tunnel");
   const chosen = live.objects.tunnels.get(chosenId);
