@@ -24,8 +24,8 @@ impl TunnelCloser<Agent> for CoreTunnelCloser {
 }
 
 impl Core {
-    /// Closes a tunnel, ends its visits and tells its agent. The agent is told last, so that the
-    /// tunnel is offline even if the agent does not read.
+    /// Closes a tunnel, ends its visits and notifies its agent. The agent is notified last, so that
+    /// the tunnel is offline even if the agent does not read.
     fn close_for_caller(&self, tunnel: &LiveTunnel<Agent>, caller: &VerifiedToken) -> bool {
         if !self.live.close_for_caller(tunnel) {
             return false;

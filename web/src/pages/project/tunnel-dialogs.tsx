@@ -25,7 +25,7 @@ export function CloseDialog({ project, tunnel, tunnels, clients, onClose }: Clos
         It goes offline at once, and its open requests and connections end. {agents.length > 1 ? "Its agents are" : "Its agent is"} {agents.map(describe).join(", ")}.
       </p>
       <p class="quiet small">
-        An agent of svc opens it again only when it is started again or reads its file again. A program of another maker may open it at once: revoking the credential that it uses ends that.
+        An agent of svc opens it again only when it is started again or reads its file again. A program of another maker may open it again at once, until the credential that it uses is revoked.
       </p>
     </Confirm>
   );

@@ -1,4 +1,4 @@
-//! A tunnel that a caller of the Engine API closes: what its agent hears and does.
+//! A tunnel that a caller of the Engine API closes: the messages to its agent, and what the agent does.
 
 use client::{Agent, CloseReason, Properties, RefusalKind, Status};
 use serde_json::json;
@@ -34,7 +34,7 @@ async fn names(engine: &TestEngine) -> Vec<String> {
 /// The protocol has a message for the end of a tunnel that its agent did not request. An agent of
 /// another maker may open the tunnel again.
 #[tokio::test]
-async fn an_agent_hears_that_its_tunnel_is_closed_and_its_channel_stays() {
+async fn an_agent_is_notified_that_its_tunnel_is_closed_and_its_channel_stays() {
     let engine = TestEngine::start().await;
     let mut agent = PlainAgent::connect(&engine).await;
     let opened = agent.open(wired::http("web")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Tunnels that a member of the project closes: their visits end, and the platform hears of it.
+//! Tunnels that a member of the project closes: their visits end, and the platform is notified.
 
 use api::link::{Record, TunnelClosedRecord};
 use client::Properties;
@@ -88,7 +88,7 @@ async fn get(mut visitor: RawVisitor, host: &str) -> (u16, String) {
     (answer.status, code)
 }
 
-/// The platform hears who closed the tunnel. A member of another project may not.
+/// The report names the user who closed the tunnel. A member of another project may not.
 #[tokio::test]
 async fn a_closed_tunnel_is_reported_with_its_caller() {
     let TwoProjects {
