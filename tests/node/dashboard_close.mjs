@@ -32,7 +32,7 @@ await drive(async (world) => {
   try {
     const guarded = await start("--name", "guarded", "--token-auth");
     const other = await start("--name", "other", "--token-auth");
-    const page = await world.open({ viewport: { width: 1440, height: 900 } });
+    const page = await world.open({ viewport: { width: 1440, height: 900 }, permissions: ["clipboard-read", "clipboard-write"] });
     await signIn(world, page, world.given.email);
     await share(world, page, guarded, other);
     const fair = await start("--name", "fair");
@@ -62,7 +62,7 @@ async function statusOf(world, agent, path, headers) {
   return response.statusCode;
 }
 
-/** The page shows a command and an address with the token, once. Both open this tunnel and no other. */
+/** The page copies a command and an address with the token, once. Both open this tunnel and no other. */
 async function share(world, page, guarded, other) {
   await page.goto(`/projects/${world.given.project}/tunnels`);
   await page.getByRole("button", { name: "Share guarded" }).click();
@@ -71,10 +71,15 @@ async function share(world, page, guarded, other) {
   assert.equal(await statusOf(world, guarded, "/"), 401);
   await dialog.getByRole("combobox").selectOption("1");
   await dialog.getByRole("button", { name: "Create a token" }).click();
-  const link = new URL(await dialog.locator("code").filter({ hasText: /^https:.*svc\.token=/ }).innerText());
-  const command = await dialog.locator("code").filter({ hasText: /^curl / }).innerText();
+  const copied = async (label) => {
+    await dialog.getByRole("button", { name: label }).click();
+    return await page.evaluate(() => navigator.clipboard.readText());
+  };
+  const link = new URL(await copied("Copy the address with the token"));
+  const command = await copied("Copy the command with the token");
   await accessible(page, "a token for a visitor");
-  const [, bearer] = /"Authorization: (Bearer [^"]+)"/.exec(command);
+  const [, bearer, token] = /"Authorization: (Bearer ([^"]+))"/.exec(command);
+  assert.ok(!(await dialog.innerText()).includes(token), "the token is masked");
   assert.equal(await statusOf(world, guarded, "/", { authorization: bearer }), 200);
   assert.equal(await statusOf(world, guarded, link.pathname + link.search), 200);
   assert.notEqual(await statusOf(world, other, "/", { authorization: bearer }), 200);

@@ -8,6 +8,8 @@ import { accessible, drive } from "./browser.mjs";
 import { signIn } from "./looks.mjs";
 
 const SIZES = { phone: { width: 390, height: 844 }, desk: { width: 1440, height: 900 } };
+/** The narrowest and the widest window, of which only the layout is checked. */
+const EXTREMES = [320, 3840];
 /** Pages of one project, one workspace, the user and the installation. */
 const MIN_PAGES = 20;
 
@@ -20,9 +22,9 @@ await drive(async (world) => {
   console.log(JSON.stringify({}));
 });
 
-async function everyPage(world, look, options) {
+async function everyPage(world, look, { viewport, ...options }) {
   // The page of terminals connects to the engine, whose certificate is signed by the development CA.
-  const page = await world.open({ ...options, ignoreHTTPSErrors: true });
+  const page = await world.open({ ...options, viewport, ignoreHTTPSErrors: true });
   await signIn(world, page, world.given.email);
   await page.goto("/");
   // A user with one project sees the links to its pages everywhere. On a phone they are in a drawer.
@@ -41,6 +43,12 @@ async function everyPage(world, look, options) {
     assert.ok(!isWide, `${name} is wider than the window`);
     await world.shoot(page, name.replaceAll(/[^a-z0-9_-]+/g, "-"));
     await accessible(page, name);
+    for (const width of EXTREMES) {
+      await page.setViewportSize({ width, height: viewport.height });
+      const found = await page.evaluate(() => document.documentElement.scrollWidth);
+      assert.ok(found <= width, `${name} is ${found} wide in a window of ${width}`);
+    }
+    await page.setViewportSize(viewport);
     page.clean();
   }
   await page.close();

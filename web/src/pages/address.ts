@@ -17,9 +17,9 @@ export function browserLink(tunnel: Tunnel): string | undefined {
   return address?.startsWith("https://") === true ? address : undefined;
 }
 
-/** The address for `svc dial`. */
+/** The address for `svc dial`. Undefined for a published tunnel, which is not dialled. */
 export function dialAddress(tunnel: Tunnel): string | undefined {
-  return tunnel.name === undefined ? undefined : `svc://${tunnel.name}`;
+  return tunnel.publish === true || tunnel.name === undefined ? undefined : `svc://${tunnel.name}`;
 }
 
 export function nameOf(tunnel: Tunnel): string {

@@ -85,11 +85,11 @@ async function copyText(text: string): Promise<boolean> {
   }
 }
 
-/** A text to copy. */
-export function Code({ text, label }: { text: string; label: string }) {
+/** A text to copy. With `shown`, another text is shown in its place, such as one without a secret. */
+export function Code({ text, label, shown = text }: { text: string; label: string; shown?: string }) {
   return (
     <div class="code">
-      <code>{text}</code>
+      <code>{shown}</code>
       <CopyButton text={text} label={label} />
     </div>
   );

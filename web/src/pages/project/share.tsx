@@ -7,7 +7,7 @@ import { invalidate } from "../../api/resource";
 import { sentence } from "../../format/access";
 import { LIFETIMES, opensWithToken, tokenLink, visitorCredential, ways } from "../../format/share";
 import type { Tunnel } from "../../live/objects";
-import { Dialog } from "../../ui/dialog";
+import { Dialog, mask } from "../../ui/dialog";
 import { Select } from "../../ui/fields";
 import { Form } from "../../ui/form";
 import { Code, Facts } from "../../ui/parts";
@@ -59,21 +59,22 @@ function VisitorToken({ project, tunnel }: { project: string; tunnel: Tunnel }) 
       </Form>
     );
   }
+  const secret = (label: string, textOf: (token: string) => string) => <Code text={textOf(token)} shown={textOf(mask(token))} label={label} />;
   return (
     <div class="form">
       {link !== undefined ? (
         <>
-          <Code text={`curl -H "Authorization: Bearer ${token}" ${link}/`} label="Copy the command with the token" />
-          <Code text={tokenLink(link, token)} label="Copy the address with the token" />
+          {secret("Copy the command with the token", (it) => `curl -H "Authorization: Bearer ${it}" ${link}/`)}
+          {secret("Copy the address with the token", (it) => tokenLink(link, it))}
           <p class="quiet small">A browser sends the token with this one request only: a page that loads further files needs another proof.</p>
         </>
-      ) : dial !== undefined && engine !== undefined && tunnel.publish !== true ? (
-        <Code text={`svc dial ${dial} --engine ${engine} --token ${token}`} label="Copy the command with the token" />
+      ) : dial !== undefined && engine !== undefined ? (
+        secret("Copy the command with the token", (it) => `svc dial ${dial} --engine ${engine} --token ${it}`)
       ) : (
-        <Code text={token} label="Copy the token" />
+        secret("Copy the token", (it) => it)
       )}
       <p class="quiet small" role="status">
-        The token is shown only here. <a href="/credentials">Credentials</a> lists and revokes it.
+        The token can be copied only here and now. <a href="/credentials">Credentials</a> lists and revokes it.
       </p>
     </div>
   );
