@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 
 import { startAgent } from "./agents.mjs";
-import { accessible, drive } from "./browser.mjs";
+import { accessible, drive, send } from "./browser.mjs";
 
 const COLLEAGUE = "colleague@example.com";
 const PASSWORD = "a password that nobody guesses";
@@ -96,7 +96,7 @@ async function requests(world, page, forwarding) {
   page.clean();
 }
 
-/** A name and a label with markup are shown as text. */
+/** Names and a label with markup are shown as text. */
 async function hostile(world, page, port, agents) {
   const { engine_url: engine, token, project } = world.given;
   const args = ["forward", port, "--engine", engine, "--token", token, "--label", `note=${HOSTILE}`];
@@ -115,8 +115,29 @@ async function hostile(world, page, port, agents) {
   await page.getByRole("heading", { level: 1 }).waitFor();
   await page.locator("main").getByText(`note=${HOSTILE}`).first().waitFor();
   assert.equal(await page.locator("img[src=x]").count(), 0, "the label became markup");
-  assert.ok(!isAsked, "a script of the label ran");
+  for (const path of await hostileNames(world, page)) {
+    await page.goto(path);
+    await page.locator("main").getByText(HOSTILE).first().waitFor();
+    assert.equal(await page.locator("img[src=x]").count(), 0, `a name became markup on ${path}`);
+  }
+  assert.ok(!isAsked, "a script of a text ran");
   page.clean();
+}
+
+/** Objects whose names are markup. Returns the pages that show these names. */
+async function hostileNames(world, page) {
+  const { workspace, project } = world.given;
+  const expiresAt = new Date(Date.now() + 3_600_000).toISOString();
+  const permissions = ["tunnels.resources.read-only"];
+  const values = { name: HOSTILE, config: { url: "https://example.com/in" }, events: ["domain.suspended"] };
+  for (const [path, body] of [
+    ["/api/credentials", { type: "pat", name: HOSTILE, permissions, expiresAt }],
+    [`/api/projects/tunnels/${project}/webhooks`, values],
+  ]) {
+    const made = await send(page, "POST", path, body);
+    assert.ok(made.status < 300, JSON.stringify(made));
+  }
+  return ["/credentials", `/projects/${project}/webhooks`, `/workspaces/${workspace}/audit?of=me`];
 }
 
 /** Invites a colleague, who joins in another browser. */
