@@ -10,7 +10,7 @@ export interface Way {
   readonly text: string;
 }
 
-/** What a person has to send beside the address, for each proof that the tunnel accepts. */
+/** For each proof that the tunnel accepts, the way of a visitor to it. */
 export function ways(tunnel: Tunnel): Way[] {
   const found: Way[] = [];
   if (tunnel.basic_auth === true) found.push({ name: "Link password", text: "It was chosen where the agent runs, and only its hash is known here. Send it by another way than the address." });

@@ -76,7 +76,7 @@ impl Online {
 pub enum CloseReason {
     /// Its owner closed it.
     Asked,
-    /// The engine refused it, another agent took it over, or someone closed it at the engine.
+    /// The engine refused it, another agent took it over, or a caller of its API closed it.
     Refused(Refusal),
     /// The engine closed it without a reason.
     ByEngine,

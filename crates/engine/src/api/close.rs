@@ -16,7 +16,7 @@ use crate::access::check_close_boundary;
 use crate::live::{LiveTunnel, LoadMetric};
 
 /// Closes tunnels for callers of the API: a tunnel has more than its entry in the live state, such
-/// as a port, and an agent that has to be told.
+/// as a port, and an agent that is notified.
 pub trait TunnelCloser<A>: std::fmt::Debug + Send + Sync {
     /// Closes a tunnel for the bearer of a token. Returns false if it is not online any more.
     fn close(&self, tunnel: &LiveTunnel<A>, caller: &VerifiedToken) -> bool;

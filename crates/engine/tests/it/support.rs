@@ -80,7 +80,7 @@ pub(crate) fn keyring() -> Keyring {
     Keyring::new().with_secret(&Secret::new(SECRET)).unwrap()
 }
 
-/// Closes tunnels in the live state. There are no agents here that would have to be told.
+/// Closes tunnels in the live state. There are no agents here to notify.
 #[derive(Debug)]
 struct LiveCloser(Arc<Live<()>>);
 

@@ -1,4 +1,4 @@
-//! `DELETE /api/tunnels/{id}`: who may close a tunnel, and what remains of it.
+//! `DELETE /api/tunnels/{id}`: its permission and boundary, and the state after it.
 
 use serde_json::{Value, json};
 
