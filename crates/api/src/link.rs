@@ -17,6 +17,7 @@ mod certificate_order;
 mod credential_use;
 mod domain_certificate;
 mod engine_certificates;
+mod session_ended;
 mod sign_in;
 mod tunnel_closed;
 
@@ -29,6 +30,7 @@ pub use self::certificate_order::{CertificateOrderRecord, MAX_PROBLEM_BYTES};
 pub use self::credential_use::{CREDENTIAL_USE_SECONDS, CredentialUseRecord};
 pub use self::domain_certificate::DomainCertificate;
 pub use self::engine_certificates::{EngineCertificate, EngineCertificatesRecord};
+pub use self::session_ended::{EDGE_SESSION, EDGE_SESSION_SECONDS, SessionEndedRecord};
 pub use self::sign_in::{SIGN_IN, SIGN_IN_TYPE, SignIn, SignInClaims};
 pub use self::tunnel_closed::TunnelClosedRecord;
 use crate::control::domains::DomainCertificateValidation;
@@ -438,23 +440,6 @@ pub enum Record {
     #[serde(other)]
     Unknown,
 }
-
-/// The end of a session at a tunnel. The platform sends it to all engines as [`Item::Ended`], with
-/// the prefix [`EDGE_SESSION`] before the id.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionEndedRecord {
-    /// The project that owns the tunnel.
-    pub project_id: String,
-    /// Id of the session, which is the id of the code that started it.
-    pub id: String,
-}
-
-/// Prefix of the ids of tunnel sessions among the revoked ids. An engine ends the sessions with
-/// these ids and nothing else.
-pub const EDGE_SESSION: &str = "edge:";
-
-/// Maximum lifetime of a session at a tunnel, in seconds.
-pub const EDGE_SESSION_SECONDS: i64 = 12 * 3600;
 
 /// A visit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
