@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The end of a session at a tunnel. The platform sends it to all engines as [`Item::Ended`](super::Item::Ended), with
-/// the prefix [`EDGE_SESSION`] before the id.
+/// The end of a session at a tunnel. The platform sends it to all engines as
+/// [`Item::Ended`](super::Item::Ended), with the prefix [`EDGE_SESSION`] before the id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionEndedRecord {
     /// The project that owns the tunnel.
