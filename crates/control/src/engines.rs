@@ -20,6 +20,7 @@ mod items;
 mod lines;
 mod link;
 mod listen;
+mod report_counts;
 mod reports;
 mod routes;
 mod sign_in;

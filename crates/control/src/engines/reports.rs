@@ -5,7 +5,7 @@
 //! the engine does not serve are skipped, because the project may have been deleted or moved while
 //! the batch waited at the engine.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::link::{
@@ -33,6 +33,7 @@ use super::caller::{Engine, LINK_VERSION};
 use super::certificates;
 use super::cluster::Cluster;
 use super::credential_use;
+use super::report_counts::{ReportCounts, ServedProjects};
 use super::streams::{Stream, store_stream};
 use super::traffic::{TrafficSums, Visit};
 use super::tunnel_closed::{self, ClosedTunnel};
@@ -68,6 +69,9 @@ pub(super) async fn receive(
     Ok(response)
 }
 
+/// Sums of a project by the start of the hour.
+type Hourly<T> = BTreeMap<(ProjectId, Timestamp), T>;
+
 /// A report with validated values that can be stored.
 struct Batch {
     reporter: String,
@@ -76,8 +80,8 @@ struct Batch {
     streams: Vec<Stream>,
     events: Vec<(ProjectId, Event)>,
     /// Sorted by project and time, so that two concurrent batches lock rows in the same order.
-    usage: BTreeMap<(ProjectId, Timestamp), Usage>,
-    turn: BTreeMap<(ProjectId, Timestamp), TurnUsage>,
+    usage: Hourly<Usage>,
+    turn: Hourly<TurnUsage>,
     inventory: BTreeMap<ProjectId, (u32, u32)>,
     /// Ended sessions at tunnels.
     sessions: BTreeSet<(ProjectId, String)>,
@@ -344,16 +348,8 @@ impl Batch {
                 stored_records::count(&mut tx, project, &added, &limits, MAX_REMOVED_ROWS).await?;
         }
         traffic.store(&mut tx).await?;
-        for ((id, hour), sum) in self.usage {
-            if counted.of(&served, id, "usage").is_some() {
-                usage::add(&mut tx, id, hour, &sum).await?;
-            }
-        }
-        for ((id, hour), sum) in self.turn {
-            if counted.of(&served, id, "turn_usage").is_some() {
-                usage::add_turn(&mut tx, id, hour, &sum).await?;
-            }
-        }
+        let used = (self.usage, self.turn);
+        store_usage(&mut tx, &mut counted, &served, used).await?;
         for (id, online) in self.inventory {
             if counted.of(&served, id, "inventory").is_some() {
                 engines::set_inventory(&mut tx, id, domain, online, now).await?;
@@ -414,7 +410,25 @@ const MAX_ID: usize = 64;
 /// The longest name of a domain (RFC 1035 section 2.3.4).
 const MAX_NAME_BYTES: usize = 253;
 
-type ServedProjects = HashMap<ProjectId, directory::Project>;
+/// Adds the transfer of tunnels and of relayed calls to the sums of the hours.
+async fn store_usage(
+    tx: &mut Tx,
+    counted: &mut ReportCounts,
+    served: &ServedProjects,
+    (transferred, relayed): (Hourly<Usage>, Hourly<TurnUsage>),
+) -> HandlerResult<()> {
+    for ((id, hour), sum) in transferred {
+        if counted.of(served, id, "usage").is_some() {
+            usage::add(tx, id, hour, &sum).await?;
+        }
+    }
+    for ((id, hour), sum) in relayed {
+        if counted.of(served, id, "turn_usage").is_some() {
+            usage::add_turn(tx, id, hour, &sum).await?;
+        }
+    }
+    Ok(())
+}
 
 async fn end_session(tx: &mut Tx, session: &str, now: Timestamp) -> HandlerResult<()> {
     let until = SignedDuration::from_secs(EDGE_SESSION_SECONDS);
@@ -472,51 +486,6 @@ pub(super) fn retention_end(
     let days = catalogue.terms(plan).log_retention_days;
     let retention = SignedDuration::from_hours(24 * i64::from(days));
     now.saturating_add(retention).unwrap_or(Timestamp::MAX)
-}
-
-/// Numbers of stored records and of skipped ones.
-#[derive(Default)]
-struct ReportCounts {
-    kinds: BTreeMap<&'static str, u64>,
-    left_out: u64,
-}
-
-impl ReportCounts {
-    fn of<'a>(
-        &mut self,
-        served: &'a ServedProjects,
-        id: ProjectId,
-        kind: &'static str,
-    ) -> Option<&'a directory::Project> {
-        let project = served.get(&id);
-        if project.is_some() {
-            *self.kinds.entry(kind).or_default() += 1;
-        } else {
-            self.left_out += 1;
-        }
-        project
-    }
-
-    fn add(&mut self, kind: &'static str, records: u64) {
-        if records > 0 {
-            self.kinds.insert(kind, records);
-        }
-    }
-
-    fn record_metrics(&self, cluster: &Cluster) {
-        metrics::report("ok");
-        for (kind, records) in &self.kinds {
-            metrics::report_records(kind, *records);
-        }
-        if self.left_out > 0 {
-            metrics::report_records("left_out", self.left_out);
-            tracing::warn!(
-                cluster = %cluster.domain,
-                records = self.left_out,
-                "an engine reported projects that it does not serve"
-            );
-        }
-    }
 }
 
 /// Position of a record in the report.
