@@ -6,6 +6,7 @@ mod domains;
 mod following;
 mod isolation;
 mod reporting;
+mod reserved_ports;
 mod revoked;
 mod servers;
 mod tokens;
