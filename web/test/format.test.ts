@@ -147,12 +147,16 @@ test("a token for a visitor opens one tunnel and ends", () => {
   });
   const unnamed = visitorCredential("prj_1", { hostname: `${"a".repeat(200)}.example` }, 1, now);
   assert.equal(unnamed.name.length, 100);
+  assert.deepEqual(unnamed.resources, { tunnels: { projects: ["prj_1"], scopes: { tunnels: { connect: { filters: { hostname: `${"a".repeat(200)}.example` } } } } } });
+  assert.throws(() => visitorCredential("prj_1", { id: "tun_1" }, 1, now), "it would open every tunnel");
+  assert.throws(() => visitorCredential("prj_1", { protocol: "tcp", hostname: "t.example.com" }, 1, now), "all TCP tunnels have this host name");
   assert.equal(tokenLink("https://shop.example.com", "aa.bb-c.d_d"), "https://shop.example.com/?svc.token=aa.bb-c.d_d");
 });
 
 test("a tunnel offers a token only if one opens it, and names its other proofs", () => {
   assert.equal(opensWithToken({ publish: true }), false);
-  assert.equal(opensWithToken({ publish: true, token_auth: true }), true);
+  assert.equal(opensWithToken({ publish: true, token_auth: true, hostname: "shop.example.com" }), true);
+  assert.equal(opensWithToken({ publish: true, token_auth: true }), false, "no token is for only this tunnel");
   assert.equal(opensWithToken({ publish: false, name: "db" }), true);
   assert.equal(opensWithToken({ publish: false }), false, "nothing dials it");
   assert.deepEqual(ways({ publish: true, token_auth: true }), []);

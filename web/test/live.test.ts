@@ -5,7 +5,7 @@ import { Batch, gapMs } from "../src/live/batch";
 import { LiveObjects, MAX_EVENTS } from "../src/live/objects";
 import { Reconnect } from "../src/live/reconnect";
 import { sseReader } from "../src/live/sse";
-import { successorOf } from "../src/live/successor";
+import { hasSameName, successorOf } from "../src/live/successor";
 import { add, columns, percentile, rangeOf, requestsOf, type Traffic, trafficQuery } from "../src/live/traffic";
 import { visible } from "../src/ui/virtual";
 
@@ -144,6 +144,18 @@ test("a tunnel that its agent opened again continues the lost one", () => {
   // A private tunnel has only a name.
   assert.equal(successorOf({ id: "tun_1", name: "db" }, tunnels({ id: "tun_4", name: "db" }))?.id, "tun_4");
   assert.equal(successorOf({ id: "tun_1" }, tunnels({ id: "tun_5" })), undefined, "without a name there is no successor");
+});
+
+test("TCP tunnels differ by their names and ports, because all of them show the host name of the engine", () => {
+  const tcp = (port: number, name?: string) => ({ protocol: "tcp" as const, publish: true, hostname: "t.example.com", port, ...(name !== undefined && { name }) });
+  assert.equal(hasSameName(tcp(4000, "db"), tcp(4001, "mail")), false);
+  assert.equal(hasSameName(tcp(4000, "db"), tcp(4001, "db")), true);
+  assert.equal(hasSameName(tcp(4000, "db"), tcp(4000)), false);
+  assert.equal(hasSameName(tcp(4000), tcp(4001)), false);
+  assert.equal(hasSameName(tcp(4000), tcp(4000)), true);
+  const web = { protocol: "http" as const, publish: true, hostname: "t.example.com", port: 443 };
+  assert.equal(hasSameName(tcp(4000), web), false);
+  assert.equal(hasSameName({ publish: false, port: 4000 }, { publish: false, port: 4000 }), false, "a private one has only a name");
 });
 
 test("a long line in many pieces is one event, and a line without an end has a limit", () => {

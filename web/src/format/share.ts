@@ -22,7 +22,14 @@ export function ways(tunnel: Tunnel): Way[] {
 
 /** True if a token opens the tunnel: one that accepts tokens, or a private one, which is dialled. */
 export function opensWithToken(tunnel: Tunnel): boolean {
+  if (filterOf(tunnel) === undefined) return false;
   return tunnel.publish === true ? tunnel.token_auth === true : tunnel.name !== undefined;
+}
+
+/** The filter for only this tunnel. A tunnel without a name has its host name, unless that is the engine's. */
+function filterOf({ name, hostname, protocol }: Tunnel): Readonly<Record<string, string>> | undefined {
+  if (name !== undefined) return { name };
+  return hostname === undefined || protocol === "tcp" ? undefined : { hostname };
 }
 
 /** Lifetimes of a token for visitors, in hours. */
@@ -35,7 +42,9 @@ export const LIFETIMES = [
 
 /** A credential that opens only this tunnel, and ends after `hours`. */
 export function visitorCredential(project: string, tunnel: Tunnel, hours: number, now: number): Control<"CreateCredential"> {
-  const filters = tunnel.name === undefined ? { hostname: tunnel.hostname } : { name: tunnel.name };
+  const filters = filterOf(tunnel);
+  // Without a filter the credential would open every tunnel of the project.
+  if (filters === undefined) throw new Error("the tunnel has no name");
   return {
     type: "pat",
     name: `visit ${tunnel.name ?? tunnel.hostname ?? "a tunnel"}`.slice(0, MAX_NAME),

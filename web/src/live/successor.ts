@@ -4,8 +4,21 @@ import type { Tunnel } from "./objects";
 
 /** True if visitors reach both under the same name. */
 export function hasSameName(one: Tunnel, other: Tunnel): boolean {
-  if (one.hostname !== undefined || other.hostname !== undefined) return one.hostname === other.hostname;
-  return one.name !== undefined && one.name === other.name;
+  const [hostname, otherHostname] = [ownHostname(one), ownHostname(other)];
+  if (hostname !== undefined || otherHostname !== undefined) return hostname === otherHostname;
+  if (one.name !== undefined || other.name !== undefined) return one.name === other.name;
+  const port = publicPort(one);
+  return port !== undefined && port === publicPort(other);
+}
+
+/** The host name of only this tunnel. A TCP tunnel shows that of its engine, which all TCP tunnels have. */
+function ownHostname(tunnel: Tunnel): string | undefined {
+  return tunnel.protocol === "tcp" ? undefined : tunnel.hostname;
+}
+
+/** The port by which visitors reach a published TCP tunnel. */
+function publicPort(tunnel: Tunnel): number | undefined {
+  return tunnel.protocol === "tcp" && tunnel.publish === true ? tunnel.port : undefined;
 }
 
 /** The tunnel that continues `lost`, whose id is no longer online. */
