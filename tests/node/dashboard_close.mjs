@@ -35,6 +35,7 @@ await drive(async (world) => {
     const page = await world.open({ viewport: { width: 1440, height: 900 }, permissions: ["clipboard-read", "clipboard-write"] });
     await signIn(world, page, world.given.email);
     await share(world, page, guarded, other);
+    await start("--name", "guarded", "--token-auth");
     const fair = await start("--name", "fair");
     await close(world, page, fair);
     await audited(world, page);
@@ -62,7 +63,10 @@ async function statusOf(world, agent, path, headers) {
   return response.statusCode;
 }
 
-/** The page copies a command and an address with the token, once. Both open this tunnel and no other. */
+/**
+ * The page copies a command and an address with the token, once, also after the agent has ended. Both open this
+ * tunnel and no other.
+ */
 async function share(world, page, guarded, other) {
   await page.goto(`/projects/${world.given.project}/tunnels`);
   await page.getByRole("button", { name: "Share guarded" }).click();
@@ -71,6 +75,7 @@ async function share(world, page, guarded, other) {
   assert.equal(await statusOf(world, guarded, "/"), 401);
   await dialog.getByRole("combobox").selectOption("1");
   await dialog.getByRole("button", { name: "Create a token" }).click();
+  await dialog.getByRole("button", { name: "Copy the command with the token" }).and(page.locator(":focus")).waitFor();
   const copied = async (label) => {
     await dialog.getByRole("button", { name: label }).click();
     return await page.evaluate(() => navigator.clipboard.readText());
@@ -83,6 +88,9 @@ async function share(world, page, guarded, other) {
   assert.equal(await statusOf(world, guarded, "/", { authorization: bearer }), 200);
   assert.equal(await statusOf(world, guarded, link.pathname + link.search), 200);
   assert.notEqual(await statusOf(world, other, "/", { authorization: bearer }), 200);
+  guarded.kill();
+  await page.getByText("1 online", { exact: true }).first().waitFor();
+  await dialog.getByText("The token can be copied only here and now.").waitFor();
   await page.keyboard.press("Escape");
   await dialog.waitFor({ state: "detached" });
   await page.goto("/credentials");

@@ -1,6 +1,6 @@
 // Sharing a tunnel: its address, its QR code, who may open it, and a token for a visitor.
 
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { call } from "../../api/client";
 import { useProject, useSettings } from "../../api/data";
 import { invalidate } from "../../api/resource";
@@ -39,11 +39,16 @@ export function ShareDialog({ project, tunnel, onClose }: { project: string; tun
   );
 }
 
-/** A token that opens only this tunnel. It is shown once, and revoked like any credential. */
+/** A token that opens only this tunnel. It is shown once, and revoked like any credential. Any valid credential reads its user. */
 function VisitorToken({ project, tunnel }: { project: string; tunnel: Tunnel }) {
   const engine = useProject(project).data?.url;
   const [hours, setHours] = useState("24");
   const [token, setToken] = useState<string | undefined>(undefined);
+  const shown = useRef<HTMLDivElement>(null);
+  // The focus was on the button of the form, which is gone.
+  useEffect(() => {
+    if (token !== undefined) shown.current?.querySelector("button")?.focus();
+  }, [token]);
   const link = browserLink(tunnel);
   const dial = dialAddress(tunnel);
   const create = async () => {
@@ -55,13 +60,13 @@ function VisitorToken({ project, tunnel }: { project: string; tunnel: Tunnel }) 
   if (token === undefined) {
     return (
       <Form verb="Create a token" onSubmit={create}>
-        <Select label="A token for a visitor without an account ends after" value={hours} onValue={setHours} options={LIFETIMES} hint="It opens this tunnel and nothing else." />
+        <Select label="A token for a visitor without an account ends after" value={hours} onValue={setHours} options={LIFETIMES} hint="It opens this tunnel and no other. Its holder can also read your name and email address from the platform." />
       </Form>
     );
   }
   const secret = (label: string, textOf: (token: string) => string) => <Code text={textOf(token)} shown={textOf(mask(token))} label={label} />;
   return (
-    <div class="form">
+    <div class="form" ref={shown}>
       {link !== undefined ? (
         <>
           {secret("Copy the command with the token", (it) => `curl -H "Authorization: Bearer ${it}" ${link}/`)}

@@ -21,11 +21,12 @@ import { Takedowns } from "./takedowns";
 
 export function TunnelPage({ project, id }: { project: string; id: string }) {
   const live = useLive(project);
-  const tunnel = useTunnel(live, project, id);
+  const [dialog, setDialog] = useFilter("show");
+  // A token for visitors is shown once, also while the agent reconnects.
+  const tunnel = useTunnel(live, project, id, dialog === "share");
   const isOnline = live.objects.tunnels.has(id);
   const mayClose = useProjectRights(project).may("tunnels.tunnels.create-delete");
   const [tab] = useFilter("tab", "overview");
-  const [dialog, setDialog] = useFilter("show");
   const base = `${to("/projects/:id", { id: project })}/tunnels`;
   const here = `${base}/${encodeURIComponent(id)}`;
   const link = tunnel === undefined || !isOnline ? undefined : browserLink(tunnel);
@@ -70,7 +71,7 @@ export function TunnelPage({ project, id }: { project: string; id: string }) {
       ) : (
         <Details project={project} tunnel={tunnel} agents={agentsOf(tunnel, live.objects.tunnels, live.objects.clients)} />
       )}
-      {dialog === "share" && tunnel !== undefined && isOnline && <ShareDialog project={project} tunnel={tunnel} onClose={() => setDialog("", true)} />}
+      {dialog === "share" && tunnel !== undefined && <ShareDialog project={project} tunnel={tunnel} onClose={() => setDialog("", true)} />}
       {dialog === "close" && mayClose && tunnel !== undefined && isOnline && (
         <CloseDialog project={project} tunnel={tunnel} tunnels={live.objects.tunnels} clients={live.objects.clients} onClose={() => setDialog("", true)} />
       )}
@@ -80,9 +81,9 @@ export function TunnelPage({ project, id }: { project: string; id: string }) {
 
 /**
  * The tunnel, also after it has ended: its content stays until the agent has opened it again, and then the address
- * changes to the new id.
+ * changes to the new id. With `isHeld` the address stays, because its change would close a dialog.
  */
-function useTunnel(live: LiveView, project: string, id: string): LiveTunnel | undefined {
+function useTunnel(live: LiveView, project: string, id: string, isHeld: boolean): LiveTunnel | undefined {
   const { query } = useAddress();
   const last = useRef<LiveTunnel | undefined>(undefined);
   const online = live.objects.tunnels.get(id);
@@ -90,10 +91,10 @@ function useTunnel(live: LiveView, project: string, id: string): LiveTunnel | un
   const known = last.current?.id === id ? last.current : undefined;
   const next = known === undefined || online !== undefined ? undefined : successorOf(known, live.objects.tunnels)?.id;
   useEffect(() => {
-    if (next === undefined) return;
+    if (next === undefined || isHeld) return;
     const page = to("/projects/:id/tunnels/:tunnel", { id: project, tunnel: next });
     navigate(withQuery(page, query), { replace: true });
-  }, [next]);
+  }, [next, isHeld]);
   return known;
 }
 

@@ -1,6 +1,6 @@
 // The live tunnels of a project, with search and filters.
 
-import { useMemo } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 import { useProject } from "../../api/data";
 import { count } from "../../format/text";
 import type { Tunnel } from "../../live/objects";
@@ -37,6 +37,7 @@ export function Tunnels({ project }: { project: string }) {
   const [dialog, setDialog] = useFilter("show");
   const [chosenId, setChosen] = useFilter("tunnel");
   const chosen = live.objects.tunnels.get(chosenId);
+  const shared = useShared(chosen, chosenId);
   const open = (show: string, id: string) => {
     setChosen(id, true);
     setDialog(show);
@@ -111,10 +112,17 @@ export function Tunnels({ project }: { project: string }) {
           </Card>
         </>
       )}
-      {dialog === "share" && chosen !== undefined && <ShareDialog project={project} tunnel={chosen} onClose={close} />}
+      {dialog === "share" && shared !== undefined && <ShareDialog project={project} tunnel={shared} onClose={close} />}
       {dialog === "close" && mayPublish && chosen !== undefined && <CloseDialog project={project} tunnel={chosen} tunnels={live.objects.tunnels} clients={live.objects.clients} onClose={close} />}
     </Page>
   );
+}
+
+/** The tunnel of the dialog, also after it has ended: a token for visitors is shown once. */
+function useShared(chosen: Tunnel | undefined, id: string): Tunnel | undefined {
+  const last = useRef<Tunnel | undefined>(undefined);
+  if (chosen !== undefined) last.current = chosen;
+  return last.current?.id === id ? last.current : undefined;
 }
 
 interface RowProps {
