@@ -44,19 +44,25 @@ pub(super) async fn close(args: CloseArgs) -> Result<(), Failure> {
     if !args.yes {
         confirm(&args.tunnel, ids.len())?;
     }
+    let mut closed = Vec::with_capacity(ids.len());
+    let mut missing = None;
     for id in &ids {
         let path = path(TUNNEL, &[("id", id)]);
         match api.call(Call::new(Method::DELETE, &path)).await {
-            Ok(_nothing) => {}
-            // Several tunnels were found, and this one has ended meanwhile.
-            Err(ApiError::Refused(problem)) if problem.status == 404 && ids.len() > 1 => {}
+            Ok(_nothing) => closed.push(id),
+            // This one has ended meanwhile; there may be others.
+            Err(ApiError::Refused(problem)) if problem.status == 404 => missing = Some(problem),
             Err(error) => return Err(token_refusal::explain(error.into(), &config).await),
         }
     }
+    if let Some(problem) = missing.filter(|_| closed.is_empty()) {
+        let error = ApiError::Refused(problem);
+        return Err(token_refusal::explain(error.into(), &config).await);
+    }
     match args.output {
-        Format::Json => output::json(&ids),
+        Format::Json => output::json(&closed),
         Format::Text => {
-            for id in &ids {
+            for id in closed {
                 output::message(&format!("{} is closed", plain(id)));
             }
             Ok(())
