@@ -47,7 +47,7 @@ function streamOf(project: string): ProjectStream {
   return stream;
 }
 
-class ProjectStream {
+export class ProjectStream {
   readonly view: Store<LiveView>;
   readonly #project: string;
   readonly #onEnd: () => void;
@@ -58,6 +58,8 @@ class ProjectStream {
   #unsubscribe: (() => void) | undefined;
   #hidden: ReturnType<typeof setTimeout> | undefined;
   #isPaused = false;
+  /** False before the response of a connection and after its end. */
+  #isConnected = false;
   readonly #reconnect = new Reconnect(() => this.#connect());
   readonly #slices = new Slices<readonly string[]>(
     (texts) => this.#objects.steps(texts),
@@ -131,6 +133,7 @@ class ProjectStream {
     this.#stop?.abort();
     const stop = new AbortController();
     this.#stop = stop;
+    this.#isConnected = false;
     void this.#run(stop).catch((thrown: unknown) => {
       if (this.#stop !== stop || this.#isPaused) return;
       const error = thrown instanceof ApiError ? thrown : unreachable();
@@ -149,6 +152,7 @@ class ProjectStream {
       if (!response.ok) throw parseProblem(response.status, await response.text(), response.headers.get("Retry-After"));
       if (response.body === null) throw unreachable();
       reportSuccess();
+      this.#isConnected = this.#stop === stop;
       const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
       const events = sseReader();
       for (;;) {
@@ -166,12 +170,14 @@ class ProjectStream {
       this.#reconnect.afterEnd();
     } finally {
       clearTimeout(silence);
+      if (this.#stop === stop) this.#isConnected = false;
     }
   }
 
+  /** The events may be those of a connection that has ended meanwhile. */
   #applied(): void {
-    this.#reconnect.reset();
-    this.#show({ state: "live", error: undefined });
+    if (this.#isConnected) this.#reconnect.reset();
+    this.#show(this.#isConnected ? { state: "live", error: undefined } : {});
   }
 
   #show(change: Partial<LiveView>): void {
