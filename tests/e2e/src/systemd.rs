@@ -4,6 +4,7 @@
 //! network, the programs and the libraries with the machine of the test.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -156,7 +157,8 @@ impl SystemdEngine {
         run(self.inside("systemctl").args(args)).with_context(|| self.state())
     }
 
-    /// A command in the namespaces of systemd.
+    /// A command in the namespaces of systemd. It runs only where the file of [`BOOT`] exists, and never on
+    /// the machine of the test, if another process has the id by now.
     fn inside(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -164,15 +166,19 @@ impl SystemdEngine {
             .args([
                 "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--root", "--wd",
             ])
-            .args(["env", "-i", "PATH=/usr/sbin:/usr/bin", program]);
+            .args(["env", "-i", "PATH=/usr/sbin:/usr/bin"])
+            .args(["sh", "-c", INSIDE, "sh", program]);
         command
     }
 }
 
 impl Drop for SystemdEngine {
     fn drop(&mut self) {
-        // All processes of its namespace end with it.
-        kill(self.init, Signal::SIGKILL).ok();
+        // All processes of its namespace end with it. While it is a child, no other process has its id.
+        let child = child_of(self.svc.process().id());
+        if child.is_ok_and(|child| child == Some(self.init.as_raw())) {
+            kill(self.init, Signal::SIGKILL).ok();
+        }
         self.svc.process().wait_for_exit().ok();
         let mut removing = Command::new("unshare");
         removing
@@ -208,6 +214,9 @@ fn boot(directory: &Path, cgroup: &str, config: &Value) -> Result<Process> {
         let unit = format!("[Unit]\nDescription={name}\nDefaultDependencies=no\n");
         fs::write(units.join(format!("{name}.target")), unit)?;
     }
+    for name in MASKED {
+        symlink("/dev/null", units.join(name))?;
+    }
     let start = format!(
         "[Unit]\nDescription=start\nDefaultDependencies=no\nWants=basic.target {UNIT}\n\
          After=basic.target\n"
@@ -236,7 +245,8 @@ fn boot(directory: &Path, cgroup: &str, config: &Value) -> Result<Process> {
             "--ipc",
         ])
         .args(["--cgroup", "--mount", "sh", "-c", BOOT, "boot"])
-        .arg(directory);
+        .arg(directory)
+        .args([SYSTEMD, "--show-status=no", "--log-target=null"]);
     Process::start(&mut command, &directory.join(LOG)).context(NEEDS)
 }
 
@@ -292,6 +302,20 @@ const TARGETS: [&str; 6] = [
     "network-online",
     "multi-user",
 ];
+
+/// Units that change files of the machine. They are not found here, and could not start if they were.
+const MASKED: [&str; 5] = [
+    "systemd-tmpfiles-clean.service",
+    "systemd-tmpfiles-clean.timer",
+    "systemd-tmpfiles-setup-dev.service",
+    "systemd-tmpfiles-setup.service",
+    "systemd-update-done.service",
+];
+
+const SYSTEMD: &str = "/lib/systemd/systemd";
+
+/// Runs a command on the machine of [`BOOT`], and fails on every other one.
+const INSIDE: &str = r#"[ -e /svc-test-machine ] && exec "$@""#;
 
 const CGROUP: &str = include_str!("systemd/cgroup.sh");
 const BOOT: &str = include_str!("systemd/boot.sh");
