@@ -131,16 +131,13 @@ impl Domains {
         }
     }
 
-    /// Ends the holding of names for which `is_held` is false. Its arguments are the name and the
-    /// project.
-    fn release(&self, is_held: impl Fn(&str, &str) -> bool) {
+    /// Ends the holding of these names by a project. Those that another one holds by now stay held.
+    fn release<'n>(&self, names: impl Iterator<Item = &'n str>, project: &str) {
         let held = self.held.pin();
-        let ended = held
-            .iter()
-            .filter(|(name, project)| !is_held(name, project));
-        let ended: Vec<Box<str>> = ended.map(|(name, _)| name.clone()).collect();
-        for name in ended {
-            held.remove(&*name);
+        for name in names {
+            if held.get(name).is_some_and(|holder| **holder == *project) {
+                held.remove(name);
+            }
         }
     }
 
@@ -271,7 +268,10 @@ mod tests {
         let names: Vec<String> = names.collect();
         domains.hold(&names, &"prj_1".into());
         assert_eq!(domains.held.pin().len(), MAX_DOMAINS);
-        domains.release(|_, _| false);
+        let released = || names.iter().map(String::as_str);
+        domains.release(released(), "prj_2");
+        assert_eq!(domains.held.pin().len(), MAX_DOMAINS);
+        domains.release(released(), "prj_1");
         assert!(domains.held.pin().is_empty());
     }
 

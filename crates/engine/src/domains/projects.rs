@@ -26,7 +26,7 @@ pub(crate) struct ProjectDomains {
     base: Hostname,
     /// The orders of certificates, with their settings; `None` without an authority.
     orders: Option<(CertificateSet, Settings)>,
-    /// The domains of each project that has one.
+    /// The names of each project that has one.
     names: Mutex<NamesByProject>,
     /// Time of the next warnings about uploaded certificates, in seconds since 1970.
     next_warnings: AtomicI64,
@@ -35,7 +35,15 @@ pub(crate) struct ProjectDomains {
     arrived: Mutex<HashSet<DomainName>>,
 }
 
-type NamesByProject = HashMap<Arc<str>, HashSet<DomainName>>;
+type NamesByProject = HashMap<Arc<str>, ProjectNames>;
+
+/// The names of a project.
+#[derive(Default)]
+struct ProjectNames {
+    served: HashSet<DomainName>,
+    /// Those that it holds and that are not served.
+    held: Vec<Box<str>>,
+}
 
 impl ProjectDomains {
     pub(super) fn new(
@@ -71,7 +79,6 @@ impl ProjectDomains {
         for id in gone {
             self.set(&mut names, &id, (&[], &[]));
         }
-        self.domains.release(|_, project| listed.contains(project));
         self.put_all(&mut names, items);
     }
 
@@ -120,7 +127,7 @@ impl ProjectDomains {
         (listed, held): (&[CustomDomain], &[String]),
     ) {
         let known = names.remove_entry(project);
-        let (id, before) = known.unwrap_or_else(|| (project.into(), HashSet::new()));
+        let (id, before) = known.unwrap_or_else(|| (project.into(), ProjectNames::default()));
         // Before it loses a domain, and released after it has one again: meanwhile no other project
         // gets the name.
         self.domains.hold(held, &id);
@@ -129,18 +136,25 @@ impl ProjectDomains {
             Some((name, domain))
         });
         let wanted: HashMap<DomainName, &CustomDomain> = wanted.collect();
-        for name in before.iter().filter(|name| !wanted.contains_key(*name)) {
+        for name in before
+            .served
+            .iter()
+            .filter(|name| !wanted.contains_key(*name))
+        {
             self.remove(name, &id);
         }
         let added = wanted.into_iter().filter_map(|(name, domain)| {
             let has_it = self.add(&name, domain, &id);
             has_it.then_some(name)
         });
-        let now: HashSet<DomainName> = added.collect();
-        self.domains
-            .release(|name, holder| holder != project || held.iter().any(|held| held == name));
-        if !now.is_empty() {
-            names.insert(id, now);
+        let served: HashSet<DomainName> = added.collect();
+        let still_held: HashSet<&str> = held.iter().map(String::as_str).collect();
+        let before_held = before.held.iter().map(|name| &**name);
+        let ended = before_held.filter(|name| !still_held.contains(name));
+        self.domains.release(ended, &id);
+        if !served.is_empty() || !held.is_empty() {
+            let held = held.iter().map(|name| name.as_str().into()).collect();
+            names.insert(id, ProjectNames { served, held });
         }
     }
 
@@ -276,7 +290,9 @@ impl ProjectDomains {
         } else {
             let next = now.saturating_add(WARNING_INTERVAL);
             self.next_warnings.store(next, Ordering::Relaxed);
-            self.names.lock().values().flatten().cloned().collect()
+            let known = self.names.lock();
+            let served = known.values().flat_map(|project| &project.served);
+            served.cloned().collect()
         };
         let with_time = names.into_iter().filter_map(|name| {
             let left = self.seconds_left(&name, now)?;
