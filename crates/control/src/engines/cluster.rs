@@ -29,8 +29,8 @@ pub(super) struct Cluster {
     pub(super) relay_realm: Option<String>,
     /// The names to which challenges of custom domains are delegated.
     pub(super) domains: DomainsConfig,
-    /// Fingerprint of all fields above. An engine that connected under another configuration
-    /// receives the whole state again.
+    /// Fingerprint of all fields above and of the version of the platform. An engine that connected
+    /// under another configuration, or to another version, receives the whole state again.
     pub(super) fingerprint: String,
 }
 
@@ -74,6 +74,8 @@ impl Cluster {
         let ids: BTreeSet<_> = clients.ids().collect();
         let base_url = config.base_url.clone();
         let all = json!([
+            // Another version may send other fields of the same rows.
+            env!("CARGO_PKG_VERSION"),
             base_url,
             domain,
             directory.regions,
