@@ -58,6 +58,11 @@ fn unreadable(file: &Path, errors: &str) -> Check {
 }
 
 fn issued(found: &CertificateReport) -> Check {
+    if let Some(directory) = &found.unreadable {
+        let message = format!("{} cannot be read", directory.display());
+        return Check::warn(CERTIFICATES, message)
+            .with_next_step("run this command as root, or as the user of the engine");
+    }
     if !found.problems.is_empty() {
         let message = format!("the last order failed: {}", found.problems.join("; "));
         return Check::warn(CERTIFICATES, message)
@@ -72,6 +77,12 @@ fn issued(found: &CertificateReport) -> Check {
 }
 
 fn caa(found: &CertificateReport) -> Check {
+    if found.unreadable.is_some() {
+        return Check::skip(CAA, "the accounts of this server cannot be read");
+    }
+    if let Some(problem) = &found.caa_problem {
+        return Check::skip(CAA, format!("not checked: {problem}"));
+    }
     if !found.changes.is_empty() {
         return Check::fail(
             CAA,
@@ -114,6 +125,23 @@ mod tests {
         assert!(check.message.contains("rateLimited"), "{check:?}");
         let none = issued(&CertificateReport::default());
         assert_eq!(none.status, Status::Warn);
+    }
+
+    #[test]
+    fn records_and_a_directory_that_cannot_be_read_are_no_success() {
+        let mut found = CertificateReport {
+            caa_problem: Some("timeout".to_owned()),
+            ..CertificateReport::default()
+        };
+        let check = caa(&found);
+        assert_eq!(check.status, Status::Skip);
+        assert_eq!(check.message, "not checked: timeout");
+        found.unreadable = Some("/var/lib/svc/engine/acme".into());
+        assert_eq!(caa(&found).status, Status::Skip);
+        let check = issued(&found);
+        assert_eq!(check.status, Status::Warn);
+        assert!(check.message.contains("cannot be read"), "{check:?}");
+        assert!(check.next_step.unwrap().contains("as root"));
     }
 
     #[test]

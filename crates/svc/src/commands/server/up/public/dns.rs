@@ -97,7 +97,8 @@ impl NameServers {
             };
             answers.delegations.insert(name, found);
         }
-        answers.caa = self.caa(&wanted.host).await;
+        // The authority reports names whose servers fail.
+        answers.caa = self.caa(&wanted.host).await.ok().flatten();
         answers
     }
 
@@ -137,12 +138,11 @@ impl NameServers {
     }
 
     /// The CAA records that apply to a name: its own, or those of the next name above it that has
-    /// some (RFC 8659 section 3). The authority reports names whose servers fail.
-    pub(super) async fn caa(&self, host: &str) -> Option<(String, Vec<CaaProperty>)> {
+    /// some (RFC 8659 section 3).
+    pub(super) async fn caa(&self, host: &str) -> Answer<Option<(String, Vec<CaaProperty>)>> {
         let mut name = host;
         while !name.is_empty() {
-            let message = ask(&self.resolvers, name, RecordType::CAA, true).await;
-            let message = message.ok()?;
+            let message = ask(&self.resolvers, name, RecordType::CAA, true).await?;
             let properties = message
                 .answers
                 .iter()
@@ -155,11 +155,11 @@ impl NameServers {
                 });
             let properties: Vec<_> = properties.collect();
             if !properties.is_empty() {
-                return Some((name.to_owned(), properties));
+                return Ok(Some((name.to_owned(), properties)));
             }
             name = parent(name);
         }
-        None
+        Ok(None)
     }
 
     /// The name servers of the zone that contains a name.

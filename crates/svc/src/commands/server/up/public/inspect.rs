@@ -1,6 +1,7 @@
 //! The certificates of a server on this machine, for `svc doctor`.
 
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use acme::{ChallengeKind, StoredStatus};
 use engine::config::EngineConfig;
@@ -24,6 +25,10 @@ pub(crate) struct CertificateReport {
     pub(crate) changes: Vec<String>,
     /// CAA records that allow only the accounts of this server, if none does yet.
     pub(crate) suggestions: Vec<String>,
+    /// Reason why the CAA records were not checked.
+    pub(crate) caa_problem: Option<String>,
+    /// The state directory, if this user may not read it. Then nothing else is known.
+    pub(crate) unreadable: Option<PathBuf>,
 }
 
 /// The certificates of the `svc up --public` with this data directory; `None` if it is a local one.
@@ -38,6 +43,12 @@ pub(crate) async fn report_of_engine(config: &EngineConfig) -> Option<Certificat
     let settings = config.acme.as_ref()?;
     let directory = &settings.directory;
     let mut report = CertificateReport::default();
+    // It belongs to the engine, and its files count as absent for other users.
+    let listed = std::fs::read_dir(&settings.state_dir);
+    if listed.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+        report.unreadable = Some(settings.state_dir.clone());
+        return Some(report);
+    }
     report.add(&IssuedNames::new(
         settings.names.clone(),
         directory,
@@ -94,9 +105,21 @@ impl CertificateReport {
     /// Adds the changes of CAA records without which the authority refuses an order, or those that
     /// allow only the accounts of the server.
     async fn add_caa(&mut self, wanted: &WantedRecords, servers: Result<NameServers, Failure>) {
-        let caa = match (wanted.authority, servers) {
-            (Some(_), Ok(servers)) => servers.caa(&wanted.host).await,
-            _ => None,
+        if wanted.authority.is_none() {
+            let unknown = "the name of the authority in CAA records is not known";
+            self.caa_problem = Some(unknown.to_owned());
+            return;
+        }
+        let found = match servers {
+            Ok(servers) => servers.caa(&wanted.host).await,
+            Err(failure) => Err(failure.message().to_owned()),
+        };
+        let caa = match found {
+            Ok(caa) => caa,
+            Err(problem) => {
+                self.caa_problem = Some(problem);
+                return;
+            }
         };
         let is_restricted = match &caa {
             Some((name, properties)) => {
@@ -205,5 +228,7 @@ mod tests {
             ]
         );
         assert!(report.suggestions.is_empty(), "{report:?}");
+        assert!(report.caa_problem.is_some(), "{report:?}");
+        assert_eq!(report.unreadable, None);
     }
 }
