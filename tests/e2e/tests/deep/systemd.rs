@@ -144,6 +144,34 @@ async fn after_a_crash_of_the_service_no_visitor_is_refused() -> Result<()> {
     check_answers(later).with_context(|| systemd.state())
 }
 
+/// EN-9: the replaced process is the parent of the new one, so that systemd does not get to know how that
+/// ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_service_that_crashes_during_the_drain_of_a_reload_is_started_again() -> Result<()> {
+    let _alone = ALONE.lock().await;
+    let systemd = SystemdEngine::start()?;
+    let service = Service::start()?;
+    let flags = ["--http", "--hostname", "web"];
+    let mut agent = Agent::forward(systemd.svc(), &service.address(), &flags)?;
+    // The replaced process does not end before this request.
+    let mut download = Curl::new(systemd.svc()).start(&["--http1.1", &agent.url("/slow")])?;
+    let mut downloaded = service.next()?;
+    downloaded.write("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbegun ")?;
+    assert_eq!(download.read(6)?, b"begun ");
+    systemd.reload()?;
+    agent.online_again()?;
+
+    let before = systemd.main_process()?;
+    systemd.crash()?;
+    agent.disconnected()?;
+    downloaded.write("end")?;
+    drop(downloaded);
+    assert_eq!(download.rest()?, b"end");
+    agent.online_again()?;
+    assert_ne!(systemd.main_process()?, before);
+    Ok(())
+}
+
 /// A fifth of 10,000.
 const REQUESTS_PER_RELOAD: usize = 2_000;
 
