@@ -9,8 +9,8 @@
 //! [`ManagedPair`] is a platform and its engine as separate processes, for tests in which one of
 //! them fails. A [`ProxyServer`] is a proxy between an agent and its engine. An [`Authority`] is
 //! Pebble, from which servers order certificates. A [`NameServer`] is BIND, [`dig`] and
-//! [`kdig`] are its clients. A [`SystemdEngine`] is an engine with the unit of the packages. No crate of this project is used here, so the tests depend only on what
-//! users can see.
+//! [`kdig`] are its clients. A [`SystemdEngine`] is an engine with the unit of the packages. No crate of
+//! this project is used here, so the tests depend only on what users can see.
 #![expect(
     clippy::indexing_slicing,
     reason = "of JSON values, where what is missing is null"
