@@ -135,16 +135,18 @@ impl Number {
 
 /// Serves one connection without TLS, until the connection ends for any reason.
 pub(crate) async fn serve(stream: TcpStream) {
-    let service = service_fn(async |request| Ok::<_, Infallible>(answer(request).await));
+    let service = service_fn(answer);
     hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
         .await
         .ok();
 }
 
-async fn answer(request: http::Request<Incoming>) -> http::Response<tonic::body::Body> {
+async fn answer(
+    request: http::Request<Incoming>,
+) -> Result<http::Response<tonic::body::Body>, Infallible> {
     let mut grpc = tonic::server::Grpc::new(ProstCodec::<Number, Number>::default());
-    match request.uri().path() {
+    Ok(match request.uri().path() {
         DOUBLE => grpc.unary(tower::service_fn(double), request).await,
         COUNT => {
             grpc.server_streaming(tower::service_fn(count), request)
@@ -153,7 +155,7 @@ async fn answer(request: http::Request<Incoming>) -> http::Response<tonic::body:
         SUM => grpc.client_streaming(tower::service_fn(sum), request).await,
         ECHO => grpc.streaming(tower::service_fn(echo), request).await,
         other => Status::unimplemented(other).into_http(),
-    }
+    })
 }
 
 async fn double(request: Request<Number>) -> Result<Response<Number>, Status> {
