@@ -100,7 +100,7 @@ fn confirm(tunnel: &str, count: usize) -> Result<(), Failure> {
     } else {
         String::new()
     };
-    let effect = format!("{}{several}, with its open connections", plain(tunnel));
+    let effect = format!("{}{several} and its open connections", plain(tunnel));
     if !prompt::is_possible() {
         return Err(Failure::usage(format!("{effect} would be closed"))
             .hint("add --yes to confirm without a prompt"));
