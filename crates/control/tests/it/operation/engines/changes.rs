@@ -77,6 +77,8 @@ pub(crate) fn custom_domain(
     hostname: &str,
     state: domains::State,
 ) -> domains::Domain {
+    // The task that checks domains, and deletes those whose quarantine has ended, must not see it.
+    let later = control.now() + jiff::SignedDuration::from_hours(24);
     domains::Domain {
         id: DomainId::new(u64::try_from(number).unwrap(), [1; 10]),
         project_id: project.id,
@@ -91,8 +93,8 @@ pub(crate) fn custom_domain(
         last_found_at: None,
         failing_since: None,
         suspended_at: None,
-        quarantine_until: None,
-        next_check_at: control.now(),
+        quarantine_until: (state == domains::State::Quarantined).then_some(later),
+        next_check_at: later,
         report: None,
         certificate_expires_at: None,
         ordered_expires_at: None,
