@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { drive, watched } from "./browser.mjs";
 import { FakeEngine } from "./fake_engine.mjs";
 import { LOOKS, seen, signIn } from "./looks.mjs";
-import { beside, inTerminal, into, open, press, shows } from "./terminal_page.mjs";
+import { beside, clickedDuring, inTerminal, into, open, press, shows } from "./terminal_page.mjs";
 
 await drive(async (world) => {
   const engine = new FakeEngine(world);
@@ -15,6 +15,7 @@ await drive(async (world) => {
     const looks = LOOKS.filter(({ look }) => ["light-phone", "dark-desk"].includes(look));
     for (const { look, options } of looks) await found(world, engine, look, options);
     await elsewhere(world, engine);
+    await early(world, engine);
     await restricted(world, engine);
   } finally {
     engine.stop();
@@ -132,6 +133,42 @@ async function elsewhere(world, engine) {
   session.end(0);
   page.clean();
   await page.context().close();
+}
+
+/** The button works before the page has found the server. What appears then does not move it. */
+async function early(world, engine) {
+  const at = `/projects/${world.given.project}/terminals/wsv_1`;
+  const first = await open(world, "ada", {});
+  await clickedEarly(first, at, "No terminal is open yet.");
+  await first.locator("#people").getByText("You have control").waitFor();
+  const sessions = [newest(engine)];
+  // The same beside the button that leads to the terminal of a closed page.
+  const next = await beside(world, first);
+  await first.close();
+  await clickedEarly(next, at, "The terminal that you left is still open.");
+  await next.locator("#people").getByText("You have control").waitFor();
+  sessions.push(newest(engine));
+  assert.notEqual(sessions[0], sessions[1]);
+  for (const session of sessions) session.end(0);
+  for (const page of [first, next]) page.clean();
+  await next.context().close();
+}
+
+/** Opens a terminal by a click during which the page finds the server and shows `text`. */
+async function clickedEarly(page, at, text) {
+  let answer;
+  const isAnswered = new Promise((resolve) => (answer = resolve));
+  const hold = async (route) => {
+    await isAnswered;
+    await route.continue();
+  };
+  await page.route("**/api/tunnels?*", hold, { times: 1 });
+  await page.goto(at);
+  await clickedDuring(page, page.getByRole("button", { name: "Open a terminal" }), async () => {
+    answer();
+    await page.state(text);
+  });
+  await page.state("The terminal is open.");
 }
 
 /** Only users who manage servers open, join and restore sessions of a restricted server. */

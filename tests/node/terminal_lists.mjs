@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { drive } from "./browser.mjs";
 import { FakeEngine } from "./fake_engine.mjs";
 import { LOOKS, lookAt } from "./looks.mjs";
-import { open, press, tabTo } from "./terminal_page.mjs";
+import { clickedDuring, open, press, tabTo } from "./terminal_page.mjs";
 
 await drive(async (world) => {
   const engine = new FakeEngine(world);
@@ -153,6 +153,19 @@ async function changes(world) {
   sessions[0].live.participant_count = 2;
   await page.getByText("2 participants").waitFor();
   assert.ok(await watch.evaluate((node) => node === document.activeElement));
+  // A click while the entry changes.
+  await page.evaluate(() => {
+    addEventListener("click", (event) => {
+      if (!event.target.closest("a")) return;
+      event.preventDefault();
+      document.documentElement.dataset.clicked = event.target.ariaLabel;
+    });
+  });
+  await clickedDuring(page, watch, async () => {
+    sessions[0].live.participant_count = 3;
+    await page.getByText("3 participants").waitFor();
+  });
+  await page.locator("html[data-clicked^='Watch web-1']").waitFor();
   sessions[0] = session("wts_1", { minutes: 2 });
   await page.getByText("There is no active session.").waitFor();
   await page.waitForFunction(() => document.activeElement?.href?.endsWith("/sessions/wts_1/replay"));

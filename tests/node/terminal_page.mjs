@@ -50,6 +50,17 @@ export async function press(page, name) {
   await page.keyboard.press("Enter");
 }
 
+/**
+ * Clicks a button while the page changes between the press and the release. A click has no effect
+ * if the button has moved away, or was replaced.
+ */
+export async function clickedDuring(page, button, change) {
+  await button.hover();
+  await page.mouse.down();
+  await change();
+  await page.mouse.up();
+}
+
 /** Lines of the terminal on a page, without empty ones. */
 export async function lines(page) {
   return await page.evaluate(() =>

@@ -192,7 +192,19 @@ function show(id, entries) {
   // Unchanged lists stay, with the selected text.
   if (list.dataset.shown === now) return;
   list.dataset.shown = now;
+  const shown = [...list.children];
+  // Only the texts change: the links stay, so that a click in the meantime is not lost.
+  if (shown.length === entries.length && shown.every((item, at) => isSame(item, entries[at]))) {
+    for (const [at, item] of shown.entries()) item.firstChild.replaceWith(entries[at].firstChild);
+    return;
+  }
   list.replaceChildren(...entries);
+}
+
+/** True if two entries have the same link, or both have none. */
+function isSame(item, entry) {
+  const [before, after] = [item, entry].map((one) => one.querySelector("a")?.outerHTML);
+  return before === after;
 }
 
 async function again() {

@@ -281,7 +281,8 @@ async function start() {
     await goOn(mine);
     return;
   }
-  // A visible button works. It is hidden until then.
+  // A visible button works. It is hidden until then. Nothing that appears later moves it, so that a
+  // click in the meantime is not lost.
   open.hidden = false;
   await find();
   const kept = await Kept.left();
