@@ -84,15 +84,16 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
     let reached = args.reach.find(&args.target, mode).await?;
     let seal = args.sealing.seal(&reached)?;
     let config = args.surroundings.config(&args.command, stdin, streams)?;
+    let size = (streams == StreamMode::Terminal).then(|| raw::size().unwrap_or(Size::DEFAULT));
     let request = Request {
-        size: (streams == StreamMode::Terminal).then(|| raw::size().unwrap_or(Size::DEFAULT)),
+        size,
         seal,
         ..Request::new(config)
     };
     let is_raw = is_terminal && (stdin, streams) == (StdinMode::Forward, StreamMode::Terminal);
     let (session, input) = Session::start(reached.endpoint, request);
     let ended = if is_raw {
-        Box::pin(interactive::run(session, input)).await?
+        Box::pin(interactive::run(session, input, size)).await?
     } else {
         Box::pin(piped::run(
             session,

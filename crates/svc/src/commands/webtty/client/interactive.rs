@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tty::{
     managed::MAX_PENDING,
     message::{Notice, NoticeKind},
+    size::Size,
 };
 
 use super::super::{
@@ -24,10 +25,11 @@ use crate::{
     output::{self, plain},
 };
 
-/// Runs a session until it ends or the user disconnects.
+/// Runs a session until it ends or the user disconnects. `size` is the requested size.
 pub(super) async fn run(
     mut session: Session,
     input: Input,
+    size: Option<Size>,
 ) -> Result<Result<CommandEnd, SessionError>, Failure> {
     let mut signals = EndSignals::listen().map_err(no_handlers)?;
     let resized = ResizeEvents::listen().map_err(no_handlers)?;
@@ -36,7 +38,7 @@ pub(super) async fn run(
     let left = {
         let output = show(&mut session, &raw, &pending_requests);
         let typed = type_in(&input, &pending_requests);
-        let sized = follow_size(&input, resized);
+        let sized = follow_size(&input, resized, size);
         tokio::pin!(output, typed, sized);
         tokio::select! {
             ended = &mut output => return ended,
@@ -146,11 +148,10 @@ async fn type_in(
     }
 }
 
-/// Passes on each new size of the terminal.
-async fn follow_size(input: &Input, mut resized: ResizeEvents) {
-    let mut known = raw::size();
+/// Passes on each new size of the terminal. `known` is the size that the server has. The terminal
+/// may have changed before this program listened for changes.
+async fn follow_size(input: &Input, mut resized: ResizeEvents, mut known: Option<Size>) {
     loop {
-        resized.next().await;
         let size = raw::size();
         if size != known
             && let Some(size) = size
@@ -158,6 +159,7 @@ async fn follow_size(input: &Input, mut resized: ResizeEvents) {
             input.resize(size).await;
         }
         known = size;
+        resized.next().await;
     }
 }
 
