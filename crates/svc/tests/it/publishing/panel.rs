@@ -139,8 +139,9 @@ impl TerminalSession {
             let more = timeout_at(late, self.bytes.recv()).await;
             let Ok(Some(bytes)) = more else {
                 panic!(
-                    "the terminal did not show it in time; it shows:\n{}",
-                    self.text()
+                    "the terminal did not show it in time; it shows:\n{}\n{}",
+                    self.text(),
+                    self.process_state()
                 );
             };
             self.draw(&bytes);
@@ -182,6 +183,26 @@ impl TerminalSession {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill(self.process(), signal).unwrap();
+    }
+
+    /// The state and the signals of the process, and the size of its terminal, for the report of a
+    /// failure.
+    fn process_state(&self) -> String {
+        let path = format!("/proc/{}/status", self.child.id().unwrap_or_default());
+        let status = std::fs::read_to_string(path).unwrap_or_default();
+        let is_wanted =
+            |line: &&str| ["Sta", "Sig", "Shd"].contains(&line.get(..3).unwrap_or_default());
+        let lines: Vec<&str> = status.lines().filter(is_wanted).collect();
+        let size = std::process::Command::new("stty")
+            .arg("size")
+            .stdin(Stdio::from(self.end.try_clone().unwrap()))
+            .output()
+            .unwrap();
+        let size = String::from_utf8_lossy(&size.stdout);
+        format!(
+            "process:\n{}\nsize of its terminal: {size}",
+            lines.join("\n")
+        )
     }
 
     /// Waits until the kernel reports this state of the process.

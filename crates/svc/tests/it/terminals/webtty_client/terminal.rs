@@ -28,7 +28,11 @@ async fn a_client_controls_a_remote_shell() {
     terminal.until_text("42 xterm-256color").await;
     terminal.until_text("30 100").await;
     terminal.resize(120, 40);
-    terminal.press("until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo si''zed\r");
+    // Each size is printed once, for the report of a failure.
+    terminal.press(
+        "until s=$(stty size); [ \"$s\" = \"$l\" ] || echo \"has $s\"; l=$s; \
+         [ \"$s\" = '40 120' ]; do sleep 0.05; done; echo si''zed\r",
+    );
     terminal.until_text("sized").await;
     // Ctrl-C ends the remote command, and not this program.
     terminal.press("sh -c 'echo ru\"\"ns; exec sleep 600'\r");
