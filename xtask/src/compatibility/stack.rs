@@ -27,7 +27,13 @@ impl Mixture {
 
     pub(super) fn programs<'a>(self, old: &'a Path, new: &'a Path) -> Programs<'a> {
         let [platform, engine, agent] = self.0.map(|is_new| if is_new { new } else { old });
+        let [is_platform_new, is_engine_new, _] = self.0;
         Programs {
+            installer: if is_platform_new && is_engine_new {
+                new
+            } else {
+                old
+            },
             platform,
             engine,
             agent,
@@ -48,6 +54,9 @@ impl fmt::Display for Mixture {
 /// The program of each part.
 #[derive(Clone, Copy)]
 pub(super) struct Programs<'a> {
+    /// Writes the configurations and creates the database: the older one of both servers, because it
+    /// knows neither the keys nor the schema of the newer one.
+    installer: &'a Path,
     platform: &'a Path,
     engine: &'a Path,
     agent: &'a Path,
@@ -55,9 +64,9 @@ pub(super) struct Programs<'a> {
 
 /// Publishes, visits, dials and queries the record of the visit.
 pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
-    let stack = Stack::install(folder, programs.platform)?;
+    let stack = Stack::install(folder, programs.installer)?;
     // Creates the database, the authority, an administrator and a project.
-    let first = stack.up(programs.platform)?;
+    let first = stack.up(programs.installer)?;
     let ready = first.ready().clone();
     first.stop()?;
 
