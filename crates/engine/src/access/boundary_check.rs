@@ -29,6 +29,12 @@ pub enum BoundaryDenial {
     },
 }
 
+impl BoundaryDenial {
+    fn outside(permission: Permission, field: Option<String>) -> Self {
+        Self::Boundary { permission, field }
+    }
+}
+
 impl From<BoundaryDenial> for Problem {
     fn from(denied: BoundaryDenial) -> Self {
         let detail = denied.to_string();
@@ -63,10 +69,7 @@ pub fn apply_and_check_boundary(
         .limits
         .boundary()
         .create(&project.id, state.workspace_id.as_deref(), properties)
-        .map_err(|refusal| BoundaryDenial::Boundary {
-            permission,
-            field: refusal.field,
-        })
+        .map_err(|refusal| BoundaryDenial::outside(permission, refusal.field))
 }
 
 /// Checks that the token's boundary allows its bearer to close this tunnel.
@@ -81,10 +84,7 @@ pub fn check_close_boundary(
         .limits
         .boundary()
         .close(&project.id, state.workspace_id.as_deref(), tunnel)
-        .map_err(|refusal| BoundaryDenial::Boundary {
-            permission,
-            field: refusal.field,
-        })
+        .map_err(|refusal| BoundaryDenial::outside(permission, refusal.field))
 }
 
 /// Checks that the token's boundary allows its bearer to dial this tunnel. A boundary that requires
@@ -100,10 +100,7 @@ pub fn check_dial_boundary(
         .limits
         .boundary()
         .connect(&project.id, state.workspace_id.as_deref(), tunnel, None)
-        .map_err(|refusal| BoundaryDenial::Boundary {
-            permission,
-            field: refusal.field,
-        })
+        .map_err(|refusal| BoundaryDenial::outside(permission, refusal.field))
 }
 
 /// Checks that the token's boundary allows anything of `project` to be listed.
@@ -117,10 +114,7 @@ pub fn check_list_boundary(token: &VerifiedToken, project: &Project) -> Result<(
     {
         Ok(())
     } else {
-        Err(BoundaryDenial::Boundary {
-            permission,
-            field: None,
-        })
+        Err(BoundaryDenial::outside(permission, None))
     }
 }
 
