@@ -15,9 +15,10 @@ use engine::{RunningEngine, StartError};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 
 use crate::fixtures::{BASE_HOST, unix_seconds};
-use crate::{FakePlatform, TestCa, TestTunnel, Visitor, within};
+use crate::{FakePlatform, RawVisitor, TestCa, TestTunnel, Visitor, within};
 
 /// An engine on a free port of the loopback interface, for the host `engine.localhost`: a community
 /// engine, or a managed one that follows a [`FakePlatform`].
@@ -223,6 +224,15 @@ impl TestEngine {
         let mut config = Config::new(address, Token::new(&self.token(json!({}))));
         config.trust = Trust::Roots(vec![self.ca.certificate()]);
         config
+    }
+
+    /// The text of the metrics.
+    pub async fn scrape(&self) -> String {
+        let addr = self.running().metrics_addr().expect("metrics");
+        let stream = TcpStream::connect(addr).await.expect("a connection");
+        let answer = RawVisitor::new(stream).get("/metrics", "localhost").await;
+        assert_eq!(answer.status, 200);
+        answer.text().to_owned()
     }
 
     /// Connects an agent.

@@ -8,8 +8,8 @@ use std::path::Path;
 use api::control::domains::DomainCertificateValidation;
 use api::link::{CustomDomain, Project, Record};
 use serde_json::json;
-use testing::{FakePlatform, RawVisitor, TestCa, TestEngine, Visitor, within};
-use tokio::net::{TcpListener, TcpStream};
+use testing::{FakePlatform, TestCa, TestEngine, Visitor, within};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::A;
@@ -99,14 +99,6 @@ fn domains_on_disk(state_dir: &Path) -> Vec<String> {
     names
 }
 
-async fn scrape(engine: &TestEngine) -> String {
-    let addr = engine.running().metrics_addr().unwrap();
-    let stream = TcpStream::connect(addr).await.unwrap();
-    let answer = RawVisitor::new(stream).get("/metrics", "localhost").await;
-    assert_eq!(answer.status, 200);
-    answer.text().to_owned()
-}
-
 /// True for a name that visitors have invented, also if it is below a domain of a project.
 fn has_invented_name(text: &str) -> bool {
     text.contains(UNKNOWN) || text.contains(&format!(".{APP}"))
@@ -161,7 +153,7 @@ async fn a_handshake_for_an_unknown_name_costs_nothing() {
     }
     assert_eq!(authority.count(), 0, "requests to the authority");
     assert_eq!(domains_on_disk(state.path()), [APP]);
-    let text = scrape(&engine).await;
+    let text = engine.scrape().await;
     assert!(!has_invented_name(&text), "{text}");
 
     // Names of the platform are ordered, so that the server would have counted other orders.

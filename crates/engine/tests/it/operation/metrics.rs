@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use testing::{FakePlatform, RawVisitor, TestEngine, Upstream};
-use tokio::net::TcpStream;
+use testing::{FakePlatform, TestEngine, Upstream};
 
 /// Labels with their values.
 type Labels = BTreeMap<String, BTreeSet<String>>;
@@ -48,14 +47,6 @@ fn sample(line: &str) -> (&str, BTreeMap<&str, &str>) {
     (name, labels.collect())
 }
 
-async fn scrape(engine: &TestEngine) -> String {
-    let addr = engine.running().metrics_addr().unwrap();
-    let stream = TcpStream::connect(addr).await.unwrap();
-    let answer = RawVisitor::new(stream).get("/metrics", "localhost").await;
-    assert_eq!(answer.status, 200);
-    answer.text().to_owned()
-}
-
 #[tokio::test]
 async fn a_scrape_contains_exactly_the_documented_metrics() {
     // One recorder serves the process, and a managed engine also reports on its link.
@@ -75,7 +66,7 @@ async fn a_scrape_contains_exactly_the_documented_metrics() {
     // A visit is counted when it is over, which is before the next request of its connection.
     assert_eq!(visitor.get("/", host).await.status, 200);
 
-    let text = scrape(&engine).await;
+    let text = engine.scrape().await;
     let documented = documented();
     let mut types: BTreeMap<_, _> = text
         .lines()
