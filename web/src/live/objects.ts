@@ -80,7 +80,7 @@ export class LiveObjects {
 
   /** True if the text is a snapshot. Until all of it is read, the objects of before are there. */
   *#readSnapshot(text: string): Generator<void, boolean> {
-    const found: Found = { tunnel: new Map(), client: new Map() };
+    const found: SnapshotObjects = { tunnel: new Map(), client: new Map() };
     try {
       const items = snapshotItems(text);
       if (items === undefined) return false;
@@ -100,7 +100,7 @@ export class LiveObjects {
     return true;
   }
 
-  #start(found: Found): void {
+  #start(found: SnapshotObjects): void {
     this.#tunnels = found.tunnel as Map<string, Tunnel>;
     this.#clients = found.client as Map<string, Client>;
     this.#byName.reset(this.#tunnels);
@@ -131,16 +131,16 @@ export class LiveObjects {
 }
 
 /** Objects of a snapshot by id. */
-type Found = Readonly<Record<SnapshotItem["kind"], Map<string, Json>>>;
+type SnapshotObjects = Readonly<Record<SnapshotItem["kind"], Map<string, Json>>>;
 
-function objectsOf(snapshot: Json): Found {
-  const found: Found = { tunnel: new Map(), client: new Map() };
+function objectsOf(snapshot: Json): SnapshotObjects {
+  const found: SnapshotObjects = { tunnel: new Map(), client: new Map() };
   for (const one of list(snapshot["tunnels"])) keep(found, "tunnel", one);
   for (const one of list(snapshot["clients"])) keep(found, "client", one);
   return found;
 }
 
-function keep(found: Found, kind: SnapshotItem["kind"], one: Json): void {
+function keep(found: SnapshotObjects, kind: SnapshotItem["kind"], one: Json): void {
   const id = one["id"];
   if (typeof id === "string") found[kind].set(id, one);
 }
