@@ -8,6 +8,8 @@ mod load_service;
 mod reload;
 #[cfg(test)]
 mod systemd;
+#[cfg(test)]
+mod visited_agent;
 
 /// Held by each test while it runs, because some measure times.
 #[cfg(test)]

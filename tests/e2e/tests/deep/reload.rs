@@ -3,20 +3,19 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::{Agent, Curl, Service, Svc, Visit, Visitor, eventually, program, provided};
+use e2e::{Agent, Curl, Svc, Visit, Visitor, eventually, program, provided};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
+use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::ALONE;
 use crate::load_service::{CLIENT_FRAME, LoadService, SERVER_FRAME, check_download, exchange};
+use crate::visited_agent::{VisitedAgent, check_answers};
 
 /// Streams that are open during all reloads.
 struct Streams {
@@ -127,66 +126,25 @@ async fn five_reloads_lose_none_of_10_000_requests_and_no_byte_of_75_streams() -
     })
 }
 
-/// An engine whose listener the test holds, as systemd holds it in its descriptor store, with a visitor.
-struct SupervisedEngine {
-    svc: Svc,
-    agent: Agent,
-    visitor: Visitor,
-    stop: Arc<AtomicBool>,
-    visiting: JoinHandle<Result<Vec<Visit>>>,
-}
-
-impl SupervisedEngine {
-    fn start() -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let grace = json!({"timeouts": {"startup_grace_seconds": 3600}});
-        let svc = Svc::engine_on(listener, &grace)?;
-        let service = Service::mirror()?.to_string();
-        let agent = Agent::forward(&svc, &service, &["--http", "--hostname", "web"])?;
-        let visitor = Visitor::new(&svc, agent.hostname()?)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopping = Arc::clone(&stop);
-        let more = move |_count: usize| !stopping.load(Ordering::Relaxed);
-        let visiting = tokio::spawn(visitor.clone().visit_while(PERIOD, more));
-        Ok(Self {
-            svc,
-            agent,
-            visitor,
-            stop,
-            visiting,
-        })
-    }
-
-    /// Waits for the agent and one more visit. Returns all visits, and the engine for the message of a
-    /// failure.
-    async fn finish(mut self) -> Result<(Vec<Visit>, Svc)> {
-        self.agent.online_again()?;
-        let last = self.visitor.visit_while(PERIOD, |count| count == 0).await?;
-        self.stop.store(true, Ordering::Relaxed);
-        let mut visits = self.visiting.await??;
-        visits.extend(last);
-        Ok((visits, self.svc))
-    }
+/// An engine whose listener the test holds, as systemd holds it in its descriptor store.
+fn supervised_engine() -> Result<Svc> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let grace = json!({"timeouts": {"startup_grace_seconds": 3600}});
+    Svc::engine_on(listener, &grace)
 }
 
 /// OP-1: names without their agent get 503, never 404.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_restart_refuses_no_connection_and_delays_it_for_half_a_second() -> Result<()> {
     let _alone = ALONE.lock().await;
-    let mut engine = SupervisedEngine::start()?;
-    engine.svc.process().terminate()?;
-    let exit = engine.svc.process().wait_for_exit()?;
-    assert_eq!(exit, Some(0), "{}", engine.svc.log());
-    engine.svc.start_again()?;
-    let (visits, svc) = engine.finish().await?;
-    for visit in &visits {
-        let status = visit.status.as_ref().ok();
-        assert!(
-            matches!(status, Some(200 | 503)),
-            "{visit:?}: {}",
-            svc.log()
-        );
-    }
+    let mut svc = supervised_engine()?;
+    let agent = VisitedAgent::start(&svc, PERIOD)?;
+    svc.process().terminate()?;
+    let exit = svc.process().wait_for_exit()?;
+    assert_eq!(exit, Some(0), "{}", svc.log());
+    svc.start_again()?;
+    let visits = agent.finish().await.with_context(|| svc.log())?;
+    check_answers(&visits).with_context(|| svc.log())?;
     let slowest = visits.iter().map(Visit::duration).max();
     let slowest = slowest.context("no visit")?;
     assert!(slowest <= RESTART_LIMIT, "{slowest:?}");
@@ -197,12 +155,13 @@ async fn a_restart_refuses_no_connection_and_delays_it_for_half_a_second() -> Re
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn after_a_crash_the_first_good_answer_takes_at_most_300_ms() -> Result<()> {
     let _alone = ALONE.lock().await;
-    let mut engine = SupervisedEngine::start()?;
-    engine.svc.process().kill();
+    let mut svc = supervised_engine()?;
+    let agent = VisitedAgent::start(&svc, PERIOD)?;
+    svc.process().kill();
     let killed = Instant::now();
-    engine.svc.start_again()?;
+    svc.start_again()?;
     let ready = Instant::now();
-    let (visits, svc) = engine.finish().await?;
+    let visits = agent.finish().await.with_context(|| svc.log())?;
     // Requests that were open at the crash are broken.
     let later = visits.iter().filter(|visit| visit.began > killed);
     let mut good = Vec::new();

@@ -2,64 +2,13 @@
 //! that cannot run a second systemd fails these tests.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use e2e::{Agent, Curl, Service, SystemdEngine, Visit, Visitor, eventually, program, provided};
-use tokio::task::JoinHandle;
 
 use crate::ALONE;
-
-/// A service with an agent and visitors.
-struct VisitedEngine {
-    systemd: SystemdEngine,
-    agent: Agent,
-    visitor: Visitor,
-    stop: Arc<AtomicBool>,
-    visiting: JoinHandle<Result<Vec<Visit>>>,
-}
-
-impl VisitedEngine {
-    fn start(period: Duration) -> Result<Self> {
-        let systemd = SystemdEngine::start()?;
-        let service = Service::mirror()?.to_string();
-        let agent = Agent::forward(systemd.svc(), &service, &["--http", "--hostname", "web"])?;
-        let visitor = Visitor::new(systemd.svc(), agent.hostname()?)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopping = Arc::clone(&stop);
-        let more = move |_count: usize| !stopping.load(Ordering::Relaxed);
-        let visiting = tokio::spawn(visitor.clone().visit_while(period, more));
-        Ok(Self {
-            systemd,
-            agent,
-            visitor,
-            stop,
-            visiting,
-        })
-    }
-
-    /// Waits until the agent is online at the next process, and for one more visit. Returns all visits.
-    async fn finish(mut self) -> Result<(Vec<Visit>, SystemdEngine)> {
-        self.agent.online_again()?;
-        let last = self.visitor.visit_while(STEADY, |count| count == 0).await?;
-        Visit::all_succeeded(&last).with_context(|| self.systemd.state())?;
-        self.stop.store(true, Ordering::Relaxed);
-        let mut visits = self.visiting.await??;
-        visits.extend(last);
-        Ok((visits, self.systemd))
-    }
-}
-
-/// Checks that no visit was refused or broken, and that none got 404.
-fn check_answers<'v>(visits: impl IntoIterator<Item = &'v Visit>) -> Result<()> {
-    for visit in visits {
-        let status = visit.status.as_ref().ok();
-        ensure!(matches!(status, Some(200 | 503)), "{visit:?}");
-    }
-    Ok(())
-}
+use crate::visited_agent::{VisitedAgent, check_answers};
 
 /// The build without optimisation replaces the other one, and is replaced by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -91,9 +40,11 @@ async fn five_reloads_of_the_service_fail_none_of_10_000_requests() -> Result<()
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_restart_of_the_service_delays_visitors_for_half_a_second() -> Result<()> {
     let _alone = ALONE.lock().await;
-    let engine = VisitedEngine::start(BUSY)?;
-    engine.systemd.restart()?;
-    let (visits, systemd) = engine.finish().await?;
+    let systemd = SystemdEngine::start()?;
+    let agent = VisitedAgent::start(systemd.svc(), BUSY)?;
+    systemd.restart()?;
+    let visits = agent.finish().await;
+    let visits = visits.with_context(|| systemd.state())?;
     check_answers(&visits).with_context(|| systemd.state())?;
     let slowest = visits.iter().map(Visit::duration).max();
     let slowest = slowest.context("no visit")?;
@@ -133,11 +84,13 @@ async fn a_restart_after_a_reload_waits_for_open_requests() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn after_a_crash_of_the_service_no_visitor_is_refused() -> Result<()> {
     let _alone = ALONE.lock().await;
-    let engine = VisitedEngine::start(STEADY)?;
-    let before = engine.systemd.main_process()?;
-    engine.systemd.crash()?;
+    let systemd = SystemdEngine::start()?;
+    let agent = VisitedAgent::start(systemd.svc(), STEADY)?;
+    let before = systemd.main_process()?;
+    systemd.crash()?;
     let killed = Instant::now();
-    let (visits, systemd) = engine.finish().await?;
+    let visits = agent.finish().await;
+    let visits = visits.with_context(|| systemd.state())?;
     assert_ne!(systemd.main_process()?, before);
     // Requests that were open at the crash are broken.
     let later = visits.iter().filter(|visit| visit.began > killed);
