@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 
 use futures_util::{SinkExt, StreamExt};
 use serde_json::json;
-use testing::{H2Visitor, RawVisitor, Stream, TestEngine, Upstream, within};
+use testing::{H2Visitor, RawVisitor, Stream, TestEngine, TestTunnel, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -86,8 +86,9 @@ async fn a_new_connection_has_time_for_its_first_request() {
     within("end of the engine", stopping).await.unwrap();
 }
 
-/// The close of WebSockets starts after half of it.
-const SHORT_DRAIN: &str = "timeouts: {drain_seconds: 1, startup_grace_seconds: 0}";
+/// The close of WebSockets starts after half of it. The other half is longer than the time for the Close
+/// frames, so that its end is not what ends them.
+const SHORT_DRAIN: &str = "timeouts: {drain_seconds: 4, startup_grace_seconds: 0}";
 
 /// The start of a frame with 100 bytes.
 const HALF: [u8; 5] = [0x82, 100, 1, 2, 3];
@@ -150,6 +151,17 @@ async fn open_by_connect(engine: &TestEngine, host: &str) -> (Socket, H2Visitor)
     (socket, visitor)
 }
 
+/// A tunnel with a WebSocket of each kind, the second on the connection that is returned.
+async fn open_both(
+    engine: &TestEngine,
+    service: &Upstream,
+) -> (TestTunnel, [Socket; 2], H2Visitor) {
+    let tunnel = engine.publish(service.addr()).await;
+    let upgraded = open_by_upgrade(engine, tunnel.hostname()).await;
+    let (connected, visitor) = open_by_connect(engine, tunnel.hostname()).await;
+    (tunnel, [upgraded, connected], visitor)
+}
+
 async fn expect_echo(socket: &mut Socket) {
     let message = Message::binary(Upstream::payload(70_000));
     socket.send(message.clone()).await.unwrap();
@@ -180,9 +192,7 @@ async fn expect_codes(mut reports: mpsc::UnboundedReceiver<u16>, count: usize) {
 async fn open_websockets_are_closed_in_order_on_both_sides() {
     let engine = TestEngine::start_with(SHORT_DRAIN).await;
     let (service, reports) = websocket_service().await;
-    let tunnel = engine.publish(service.addr()).await;
-    let mut upgraded = open_by_upgrade(&engine, tunnel.hostname()).await;
-    let (mut connected, _visitor) = open_by_connect(&engine, tunnel.hostname()).await;
+    let (_tunnel, [mut upgraded, mut connected], _visitor) = open_both(&engine, &service).await;
     expect_echo(&mut upgraded).await;
     expect_echo(&mut connected).await;
 
@@ -208,9 +218,7 @@ async fn receive_half(socket: &mut Socket) {
 async fn a_websocket_in_the_middle_of_a_frame_is_reset() {
     let engine = TestEngine::start_with(SHORT_DRAIN).await;
     let (service, reports) = websocket_service().await;
-    let tunnel = engine.publish(service.addr()).await;
-    let mut upgraded = open_by_upgrade(&engine, tunnel.hostname()).await;
-    let (mut connected, _visitor) = open_by_connect(&engine, tunnel.hostname()).await;
+    let (_tunnel, [mut upgraded, mut connected], _visitor) = open_both(&engine, &service).await;
     receive_half(&mut upgraded).await;
     receive_half(&mut connected).await;
 
