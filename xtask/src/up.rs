@@ -26,9 +26,26 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
         "svc",
     ]))?;
     let binary = repository.target_directory()?.join("release").join("svc");
-    let failed = Command::new(&binary)
-        .args(["up", "--demo"])
-        .args(args)
-        .exec();
+    let failed = Command::new(&binary).args(program_args(args)).exec();
     Err(failed).with_context(|| format!("cannot start {}", binary.display()))
+}
+
+/// The arguments of `svc`. A user may repeat `--demo`, which the program accepts once.
+fn program_args(args: &[String]) -> impl Iterator<Item = &str> {
+    let given = args.iter().map(String::as_str);
+    ["up", "--demo"]
+        .into_iter()
+        .chain(given.filter(|arg| *arg != "--demo"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_demo_is_requested_once() {
+        let args = ["--port", "0", "--demo"].map(str::to_owned);
+        let passed: Vec<_> = program_args(&args).collect();
+        assert_eq!(passed, ["up", "--demo", "--port", "0"]);
+    }
 }
