@@ -10,6 +10,7 @@ import { accessible, drive } from "./browser.mjs";
 import { plan, settings } from "./dashboard_settings.mjs";
 import { viewer } from "./dashboard_viewer.mjs";
 import { signIn } from "./looks.mjs";
+import { keepsItsPress } from "./terminal_page.mjs";
 
 await drive(async (world) => {
   const page = await world.open({ viewport: { width: 1440, height: 900 } });
@@ -40,8 +41,8 @@ async function tunnels(world, page) {
   await share.getByRole("button", { name: "Copy the address" }).waitFor();
   await page.keyboard.press("Escape");
   await share.waitFor({ state: "detached" });
-  await page.getByRole("button", { name: "Close shop" }).click();
   const close = page.getByRole("dialog", { name: "Close shop" });
+  await keepsItsPress(page, page.getByRole("button", { name: "Close shop" }), close);
   await close.getByRole("button", { name: "Close the tunnel" }).waitFor();
   await page.keyboard.press("Escape");
   await close.waitFor({ state: "detached" });

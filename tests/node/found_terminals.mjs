@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { drive, watched } from "./browser.mjs";
 import { FakeEngine } from "./fake_engine.mjs";
 import { LOOKS, seen, signIn } from "./looks.mjs";
-import { beside, clickedDuring, inTerminal, into, open, press, shows } from "./terminal_page.mjs";
+import { beside, clickedDuring, inTerminal, into, keepsItsPress, open, press, shows } from "./terminal_page.mjs";
 
 await drive(async (world) => {
   const engine = new FakeEngine(world);
@@ -148,8 +148,10 @@ async function early(world, engine) {
   await clickedEarly(next, at, "The terminal that you left is still open.");
   await next.locator("#people").getByText("You have control").waitFor();
   sessions.push(newest(engine));
+  const end = next.getByRole("button", { name: "End the session" });
+  await keepsItsPress(next, end, next.getByText("The session ended with"));
   assert.notEqual(sessions[0], sessions[1]);
-  for (const session of sessions) session.end(0);
+  sessions[0].end(0);
   for (const page of [first, next]) page.clean();
   await next.context().close();
 }

@@ -99,9 +99,21 @@ async function inTheDashboard(world, admin, colleague, session) {
   await refuse.waitFor();
   await details.getByText("to finish it").waitFor();
   await accessible(dashboard, "requests for control of a terminal");
+  // The list from before the refusal offers nothing until it is loaded again.
+  let load;
+  const loads = new Promise((resolve) => (load = resolve));
+  const isHeld = (address) => address.pathname.endsWith("/control-requests");
+  await dashboard.route(isHeld, async (route) => {
+    await loads;
+    await route.continue();
+  });
   await refuse.click();
   await dashboard.getByText("The request is refused.").waitFor();
   await state(colleague, "Your request was refused.");
+  assert.equal(await refuse.getAttribute("aria-disabled"), "true");
+  load();
+  await refuse.waitFor({ state: "detached" });
+  await dashboard.unroute(isHeld);
   await colleague.getByRole("button", { name: "Ask for control" }).click();
   await details.getByRole("button", { name: "Grant control to Colleague" }).click();
   await dashboard.getByText("Colleague has control now.").waitFor();

@@ -61,6 +61,24 @@ export async function clickedDuring(page, button, change) {
   await page.mouse.up();
 }
 
+/** A button keeps its press while an alert moves it, and loses it to a pointer that leaves. */
+export async function keepsItsPress(page, button, effect) {
+  await button.hover();
+  await page.mouse.down();
+  await page.mouse.move(2, 2);
+  await page.mouse.up();
+  await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => resolve())));
+  assert.equal(await effect.count(), 0, "a pointer that left the button has clicked it");
+  await clickedDuring(page, button, async () => {
+    await page.evaluate(() => {
+      const alert = document.createElement("div");
+      alert.style.height = "200px";
+      document.querySelector("main").prepend(alert);
+    });
+  });
+  await effect.waitFor();
+}
+
 /** Lines of the terminal on a page, without empty ones. */
 export async function lines(page) {
   return await page.evaluate(() =>

@@ -125,11 +125,11 @@ fn dashboard(repository: &Repository, target: &Path, web: &Path) -> Result<()> {
 }
 
 /// True for files from which the dashboard is built and checked: its sources, the documents from
-/// which its client is generated, and the colours that it shares with the other pages.
+/// which its client is generated, and what it shares with the other pages.
 fn is_source(path: &str) -> bool {
     let is_json = Path::new(path).extension().is_some_and(|end| end == "json");
     let is_document = path.starts_with("openapi/") && is_json;
-    path.starts_with("web/") || is_document || path == TOKENS
+    path.starts_with("web/") || is_document || SHARED.contains(&path)
 }
 
 /// Installs the packages of a lock file.
@@ -181,8 +181,12 @@ const SOURCE: &str = "crates/control/web";
 /// The folder of the copy of the dashboard's sources, below the target directory.
 const APP: &str = "web-app";
 
-/// The colours of the pages that the server renders.
-const TOKENS: &str = "crates/control/src/pages/templates/tokens.css";
+/// Files of the pages that the server renders and of the dashboard: the colours, and the script that
+/// keeps a press on its button.
+const SHARED: [&str; 2] = [
+    "crates/control/src/pages/templates/tokens.css",
+    "crates/control/src/pages/terminal/press.mjs",
+];
 
 /// The lock file of the packages of the terminal.
 pub(crate) const LOCK: &str = "crates/control/web/package-lock.json";

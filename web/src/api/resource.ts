@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { backoffMs } from "./backoff";
 import { onRecovery } from "./connection";
 import { ApiError, unreachable } from "./problem";
+import { SerialWork } from "./serial";
 
 export interface Resource<T> {
   /** The newest content, also while it loads again or after a failure. */
@@ -24,17 +25,18 @@ const cache = new Map<string, Entry>();
 const MAX_ENTRIES = 100;
 /** The key of the roles of the person, on which depends what the views offer. */
 export const ROLES_KEY = "workspaces";
-const reloads = new Map<string, Set<() => void>>();
+const reloads = new Map<string, Set<() => Promise<void>>>();
 
 /**
- * Loads again everything whose key starts with `prefix`, after a change. The views that the change
- * closes are gone by then, so that no view requests an object that was just removed.
+ * Loads again everything whose key starts with `prefix`, after a change, and ends when the views
+ * have the new content or the failure of its load. The views that the change closes are gone by
+ * then, so that no view requests an object that was just removed.
  */
-export function invalidate(prefix: string): void {
-  setTimeout(() => {
-    for (const key of [...cache.keys()]) if (key.startsWith(prefix) && !reloads.has(key)) cache.delete(key);
-    for (const [key, set] of reloads) if (key.startsWith(prefix)) for (const reload of [...set]) reload();
-  });
+export async function invalidate(prefix: string): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve));
+  for (const key of [...cache.keys()]) if (key.startsWith(prefix) && !reloads.has(key)) cache.delete(key);
+  const shown = [...reloads].filter(([key]) => key.startsWith(prefix)).flatMap(([, set]) => [...set]);
+  await Promise.all(shown.map((reload) => reload()));
 }
 
 /**
@@ -57,7 +59,6 @@ export function useResource<T>(
     const stop = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
     let attempt = 0;
-    let isRunning = false;
     const update = (part: Partial<Entry>) => {
       const entry = cache.get(key) ?? { data: undefined, error: undefined, isLoading: false };
       remember(key, { ...entry, ...part });
@@ -66,13 +67,12 @@ export function useResource<T>(
     const later = (wait: number) => {
       clearTimeout(timer);
       timer = setTimeout(() => {
-        if (document.visibilityState === "visible") void run();
+        if (document.visibilityState === "visible") void runs.request();
         else later(wait);
       }, wait);
     };
     const run = async () => {
-      if (isRunning) return;
-      isRunning = true;
+      if (stop.signal.aborted) return;
       clearTimeout(timer);
       update({ isLoading: true });
       try {
@@ -86,24 +86,23 @@ export function useResource<T>(
         const error = thrown instanceof ApiError ? thrown : unreachable();
         update({ error, isLoading: false });
         // A role may have been lost: the views load it immediately.
-        if (error.status === 403 && key !== ROLES_KEY) invalidate(ROLES_KEY);
+        if (error.status === 403 && key !== ROLES_KEY) void invalidate(ROLES_KEY);
         if (error.isTemporary) {
           later(error.retryAfterMs ?? backoffMs(attempt, Math.random()));
           attempt += 1;
         } else if (every !== undefined && error.status !== 404) {
           later(Math.max(every, 15_000));
         }
-      } finally {
-        isRunning = false;
       }
     };
-    reload.current = () => void run();
-    const again = () => void run();
+    const runs = new SerialWork(run);
+    const again = () => runs.request();
+    reload.current = () => void again();
     const set = reloads.get(key) ?? new Set();
     set.add(again);
     reloads.set(key, set);
-    const stopRecovery = onRecovery(again);
-    void run();
+    const stopRecovery = onRecovery(() => void again());
+    void again();
     return () => {
       stop.abort();
       clearTimeout(timer);

@@ -4,8 +4,12 @@ import { useState } from "preact/hooks";
 import { ApiError, unreachable } from "../api/problem";
 import { invalidate, ROLES_KEY } from "../api/resource";
 
-/** The state of an action: it runs once at a time, and its failure stays in place. */
-export function useAction(): { isBusy: boolean; error: ApiError | undefined; run: (action: () => Promise<void>) => void } {
+/**
+ * The state of an action: it runs once at a time, and its failure stays in place. With `changes`,
+ * the views with this key load again after it, also after a refusal, whose reason may be that they
+ * are out of date. The action lasts until they have, so that nobody repeats it in a view from before.
+ */
+export function useAction(changes?: string): { isBusy: boolean; error: ApiError | undefined; run: (action: () => Promise<void>) => void } {
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | undefined>(undefined);
   const run = (action: () => Promise<void>) => {
@@ -15,9 +19,10 @@ export function useAction(): { isBusy: boolean; error: ApiError | undefined; run
     action()
       .catch((thrown: unknown) => {
         const failure = thrown instanceof ApiError ? thrown : unreachable();
-        if (failure.status === 403) invalidate(ROLES_KEY);
+        if (failure.status === 403) void invalidate(ROLES_KEY);
         setError(failure);
       })
+      .then(() => (changes === undefined ? undefined : invalidate(changes)))
       .finally(() => setBusy(false));
   };
   return { isBusy, error, run };

@@ -38,7 +38,7 @@ pub(super) const fn has_terminal() -> bool {
 /// The files of xterm.js. Either all of them are included or none.
 const XTERM: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
 
-const OURS: [(&str, &str); 19] = [
+const OURS: [(&str, &str); 20] = [
     ("webtty.mjs", include_str!("terminal/webtty.mjs")),
     ("engine.mjs", include_str!("terminal/engine.mjs")),
     ("server.mjs", include_str!("terminal/server.mjs")),
@@ -48,6 +48,7 @@ const OURS: [(&str, &str); 19] = [
     ("shell.mjs", include_str!("terminal/shell.mjs")),
     ("stream.mjs", include_str!("terminal/stream.mjs")),
     ("paste.mjs", include_str!("terminal/paste.mjs")),
+    ("press.mjs", include_str!("terminal/press.mjs")),
     ("screen.mjs", include_str!("terminal/screen.mjs")),
     ("room.mjs", include_str!("terminal/room.mjs")),
     ("input.mjs", include_str!("terminal/input.mjs")),

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { call } from "../../api/client";
-import { invalidate, useResource } from "../../api/resource";
+import { useResource } from "../../api/resource";
 import { useAction } from "../../ui/action";
 import { Button, Failure, Loaded, Pill, Time } from "../../ui/parts";
 import { Table } from "../../ui/table";
@@ -11,13 +11,12 @@ import { toast } from "../../ui/toasts";
 export function UserSessions({ user }: { user: string }) {
   const key = `installation/users/sessions/${user}`;
   const [asked, setAsked] = useState<string | undefined>(undefined);
-  const { isBusy, error, run } = useAction();
+  const { isBusy, error, run } = useAction(key);
   const list = useResource(key, (signal) => call("get", "/api/operator/users/{user_id}/sessions", { path: { user_id: user }, signal }), { every: 30_000 });
   const end = (id: string) =>
     run(async () => {
       await call("delete", "/api/operator/users/{user_id}/sessions/{session_id}", { path: { user_id: user, session_id: id } });
       setAsked(undefined);
-      invalidate(key);
       toast("The session has ended.");
     });
   return (

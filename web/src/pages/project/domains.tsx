@@ -57,12 +57,11 @@ const STATE_TEXT: Record<Domain["status"], string> = {
 function One({ project, domain, mayWrite }: { project: string; domain: Domain; mayWrite: boolean }) {
   const [isRemoving, setRemoving] = useState(false);
   const [isAutomatic, setAutomatic] = useState(false);
-  const { isBusy, error, run } = useAction();
+  const { isBusy, error, run } = useAction(`project/${project}/domains`);
   const path = { project_id: project, domain_id: domain.id };
   const verify = () =>
     run(async () => {
       const checked = await call("post", "/api/projects/tunnels/{project_id}/domains/{domain_id}/verify", { path });
-      invalidate(`project/${project}/domains`);
       toast(checked.status === "verified" ? `${domain.hostname} is verified.` : "The records are not all found yet.", checked.status === "verified" ? "good" : "bad");
     });
   return (

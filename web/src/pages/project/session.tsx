@@ -102,12 +102,11 @@ export function SessionDialog({ project, id, names, onClose }: Props) {
 }
 
 function Requests({ project, session, names, mayDecide }: { project: string; session: Session; names: SessionNames; mayDecide: boolean }) {
-  const { isBusy, error, run } = useAction();
+  const { isBusy, error, run } = useAction(`project/${project}/session/${session.id}`);
   const requests = useResource(`project/${project}/session/${session.id}/requests`, (signal) => callEngine("get", project, "/api/webtty/sessions/{id}/control-requests", { path: { id: session.id }, signal }), { every: 3_000 });
   const decide = (one: ControlRequest, action: Engine<"ControlAction">, done: string) =>
     run(async () => {
       await callEngine("post", project, "/api/webtty/sessions/{id}/control-requests/{request_id}", { path: { id: session.id, request_id: one.id }, body: { action } });
-      invalidate(`project/${project}/session/${session.id}`);
       toast(done);
     });
   const nameOf = (one: ControlRequest) => (one.requester_user_id === undefined ? one.requester_participant_id : (names.people.get(one.requester_user_id) ?? one.requester_user_id));

@@ -152,12 +152,11 @@ function RulesForm({ project, settings }: { project: string; settings: Control<"
 function Addresses({ project, mayWrite }: { project: string; mayWrite: boolean }) {
   const path = { project_id: project };
   const [released, setReleased] = useState<Control<"TcpAddress"> | undefined>(undefined);
-  const { isBusy, error, run } = useAction();
+  const { isBusy, error, run } = useAction(`project/${project}/addresses`);
   const addresses = useResource(`project/${project}/addresses`, (signal) => call("get", "/api/projects/tunnels/{project_id}/addresses", { path, signal }));
   const reserve = () =>
     run(async () => {
       const address = await call("post", "/api/projects/tunnels/{project_id}/addresses", { path, body: {} });
-      invalidate(`project/${project}/addresses`);
       toast(`${address.domain}:${address.port} is reserved.`);
     });
   return (

@@ -24,7 +24,7 @@ export function WebhookPage({ project, id }: { project: string; id: string }) {
   const mayWrite = useProjectRights(project).may("network.webhooks.read-write");
   const [show, setShow] = useFilter("show");
   const [secret, setSecret] = useState<string | undefined>(undefined);
-  const { isBusy, error, run } = useAction();
+  const { isBusy, error, run } = useAction(`project/${project}/webhooks`);
   const path = { project_id: project, webhook_id: id };
   const base = `${to("/projects/:id", { id: project })}/webhooks`;
   const webhook = useResource(`project/${project}/webhooks/${id}`, (signal) => call("get", "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}", { path, signal }));
@@ -40,7 +40,7 @@ export function WebhookPage({ project, id }: { project: string; id: string }) {
         data !== undefined && (
           <>
             <Button onClick={() => setShow("edit")}>Edit</Button>
-            <Button isBusy={isBusy} onClick={() => run(async () => { await update({ status: data.status === "enabled" ? "disabled" : "enabled" }); changed(); })}>
+            <Button isBusy={isBusy} onClick={() => run(async () => void (await update({ status: data.status === "enabled" ? "disabled" : "enabled" })))}>
               {data.status === "enabled" ? "Disable" : "Enable"}
             </Button>
             <Button onClick={() => setShow("rotate")}>Rotate the secret</Button>
@@ -179,7 +179,7 @@ function Deliveries({ project, webhook, mayWrite }: { project: string; webhook: 
 
 function Delivery({ project, webhook, id, mayWrite, onClose }: { project: string; webhook: string; id: string; mayWrite: boolean; onClose: () => void }) {
   const path = { project_id: project, webhook_id: webhook, delivery_id: id };
-  const { isBusy, error, run } = useAction();
+  const { isBusy, error, run } = useAction(`project/${project}/webhooks/${webhook}`);
   const delivery = useResource(`project/${project}/webhooks/${webhook}/delivery/${id}`, (signal) => call("get", "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}/deliveries/{delivery_id}", { path, signal }), {
     every: 5_000,
   });
@@ -187,7 +187,6 @@ function Delivery({ project, webhook, id, mayWrite, onClose }: { project: string
     run(async () => {
       await call("post", "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/retry", { path });
       toast("The delivery is repeated.");
-      invalidate(`project/${project}/webhooks/${webhook}`);
     });
   return (
     <Dialog title="Delivery" isWide onClose={onClose}>

@@ -100,13 +100,12 @@ function MemberList({ workspace, role, mayManage }: { workspace: string; role: R
 }
 
 function MemberRow({ workspace, member, isSelf, role, mayManage, onRemove }: { workspace: string; member: Member; isSelf: boolean; role: Role | undefined; mayManage: boolean; onRemove: () => void }) {
-  const { isBusy, error, run } = useAction();
+  const { isBusy, error, run } = useAction("workspace");
   const options = givable(role);
   const isManaged = mayManage && isRole(member.role) && options.includes(member.role);
   const change = (body: Control<"ChangeMember">, text: string) =>
     run(async () => {
       await call("patch", "/api/workspaces/{workspace_id}/members/{user_id}", { path: { workspace_id: workspace, user_id: member.id }, body });
-      invalidate("workspace");
       toast(text);
     });
   return (

@@ -2,9 +2,12 @@
 // opened the session and the pages that watch it share this.
 
 import { SignedOut, all, engine, page, path } from "/terminal/engine.mjs";
+import { keepPresses } from "/terminal/press.mjs";
 import { NOTICE } from "/terminal/webtty.mjs";
 
 const one = (selector) => document.querySelector(selector);
+
+keepPresses();
 
 /** Shows a status, from texts and elements. It stays until the next one. */
 export function say(...parts) {
