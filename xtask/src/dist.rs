@@ -101,7 +101,7 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
         let packing = PackageInputs {
             repository,
             out: &out,
-            effort: Effort::Shipped,
+            effort: CompressionLevel::Shipped,
             inventory: &Inventory::gather(repository, flavour)?,
             allowed: AllowedLicences::read(repository)?,
         };
@@ -122,7 +122,7 @@ fn only_build(repository: &Repository, flavour: Flavour, out: &Path) -> Result<(
     let packing = PackageInputs {
         repository,
         out,
-        effort: Effort::Shipped,
+        effort: CompressionLevel::Shipped,
         inventory: &Inventory::gather(repository, flavour)?,
         allowed: AllowedLicences::read(repository)?,
     };
@@ -167,7 +167,7 @@ DIR/svc-agent.program, with its licences and its bill of materials beside it.";
 struct PackageInputs<'a> {
     repository: &'a Repository,
     out: &'a Path,
-    effort: Effort,
+    effort: CompressionLevel,
     /// Components of the program.
     inventory: &'a Inventory,
     allowed: AllowedLicences,
@@ -175,14 +175,14 @@ struct PackageInputs<'a> {
 
 /// Compression effort.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Effort {
+enum CompressionLevel {
     Shipped,
     /// Fast, for tests.
     #[cfg(test)]
     Quick,
 }
 
-impl Effort {
+impl CompressionLevel {
     /// The compressor of the tarball, and that of the Debian package in `dpkg-deb`'s notation.
     fn compressors(self) -> (&'static str, &'static str) {
         match self {

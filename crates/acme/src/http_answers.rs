@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use daemon::small_http::{Respond, SmallServer};
+use daemon::small_http::{Responder, SmallServer};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
@@ -25,7 +25,7 @@ pub async fn serve_http_answers(
 
 struct HttpAnswers(Arc<Challenges>);
 
-impl Respond for HttpAnswers {
+impl Responder for HttpAnswers {
     fn respond(&self, request: &Parts) -> Response<Bytes> {
         let is_read = [Method::GET, Method::HEAD].contains(&request.method);
         let answer = is_read.then(|| self.0.http_answer(request.uri.path()));

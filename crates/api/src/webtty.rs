@@ -92,9 +92,9 @@ fn search_limit() -> RefOr<Schema> {
     limit_schema("Maximum number of lines.", MAX_HITS, Some(DEFAULT_HITS))
 }
 
-mod recorded;
+mod recordings;
 
-pub use recorded::{RecordingHit, RecordingSearch, RecordingVerdict};
+pub use recordings::{RecordingHit, RecordingSearch, RecordingVerdict};
 
 shapes! {
     /// Capabilities of an engine for managed terminals. Clients do not use features that are

@@ -24,7 +24,7 @@ pub(crate) use self::list::entry;
 use crate::app::App;
 use crate::caller::Principal;
 use crate::http_api::problem::HandlerResult;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 use crate::runtime::random;
 
 /// The routes of this module.

@@ -22,7 +22,7 @@ pub(crate) use self::bearer::Bearer;
 pub use self::operator::Operator;
 pub use self::principal::{Principal, Source};
 pub use self::required_permission::{
-    Anyone, CredentialsRead, CredentialsWrite, EventsRead, LogsRead, PlanRead, ProjectsRead,
+    AnyCaller, CredentialsRead, CredentialsWrite, EventsRead, LogsRead, PlanRead, ProjectsRead,
     ProjectsWrite, RequiredPermission, TokensCreate, TurnCredentialsCreate, WebhooksRead,
     WebhooksWrite, WebttyServersRead, WebttyServersWrite, WorkspacesProtect, WorkspacesRead,
 };

@@ -1,12 +1,12 @@
 //! Long-lived credentials (CP-16): issue, read, rotate, revoke.
 
+mod changeable;
 pub mod delegation;
 pub(crate) mod expiry;
 mod get;
 mod issue;
 mod list;
 mod material;
-mod own;
 mod revoke;
 mod rotate;
 pub mod tokens;
@@ -20,7 +20,7 @@ use axum::Router;
 pub use self::issue::{CredentialWithSecret, issue_access_token, issue_pat};
 pub(crate) use self::issue::{issue_admin_pat, require_credential_quota};
 use crate::app::App;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// Credentials of the caller.
 pub fn routes() -> Router<Arc<App>> {

@@ -8,9 +8,9 @@
 mod files;
 mod identity_keys;
 mod jwks;
-pub mod keeper;
+mod key_set;
+pub mod refresh;
 mod relay_key;
-mod ring;
 mod rotation;
 mod routes;
 mod seal;
@@ -29,7 +29,7 @@ use tokio::sync::Semaphore;
 use types::problem::Problem;
 
 pub(crate) use self::files::cluster_secret;
-pub use self::ring::KeySet;
+pub use self::key_set::KeySet;
 pub use self::rotation::{LEAD, Rotation};
 pub use self::routes::routes;
 pub(crate) use self::seal::Seal;
@@ -47,7 +47,7 @@ pub struct Keys {
     files: Vec<Arc<SigningKey>>,
     compat: bool,
     rotate_every: Option<SignedDuration>,
-    ring: RwLock<Arc<KeySet>>,
+    key_set: RwLock<Arc<KeySet>>,
     /// Only one task queries the database at a time. The others use its result.
     query_permits: Semaphore,
     /// Time of the last query for an unknown key.
@@ -70,7 +70,7 @@ impl Keys {
         if files.is_empty() {
             rotation::create_first(config, store, &seal, now).await?;
         }
-        let ring = ring::load(store, &files, &seal, config.compat_rstream).await?;
+        let key_set = key_set::load(store, &files, &seal, config.compat_rstream).await?;
         let turn = TurnKeys::open(config, store, &secret, now).await?;
         Ok(Self {
             secret,
@@ -78,7 +78,7 @@ impl Keys {
             files,
             compat: config.compat_rstream,
             rotate_every: config.rotate_keys_every,
-            ring: RwLock::new(Arc::new(ring)),
+            key_set: RwLock::new(Arc::new(key_set)),
             query_permits: Semaphore::new(1),
             queried_at: Mutex::new(Timestamp::MIN),
             purged_at: Mutex::new(Timestamp::MIN),
@@ -88,12 +88,12 @@ impl Keys {
 
     /// The key that signs new tokens.
     pub fn signing(&self) -> Arc<SigningKey> {
-        Arc::clone(self.ring().signing())
+        Arc::clone(self.key_set().signing())
     }
 
     /// The current keys that sign and verify the platform's own tokens.
-    pub fn ring(&self) -> Arc<KeySet> {
-        Arc::clone(&self.ring.read())
+    pub fn key_set(&self) -> Arc<KeySet> {
+        Arc::clone(&self.key_set.read())
     }
 
     /// Reads the keys of the database again.
@@ -102,9 +102,9 @@ impl Keys {
     /// The database cannot be read, or contains a key that cannot be decrypted. The keys remain
     /// unchanged.
     pub async fn reload(&self, store: &Store) -> Result<(), KeyError> {
-        let read = ring::load(store, &self.files, &self.seal, self.compat).await?;
-        let mut ring = self.ring.write();
-        *ring = Arc::new(read.with_epoch_after(&ring));
+        let read = key_set::load(store, &self.files, &self.seal, self.compat).await?;
+        let mut key_set = self.key_set.write();
+        *key_set = Arc::new(read.with_epoch_after(&key_set));
         Ok(())
     }
 
@@ -114,13 +114,13 @@ impl Keys {
     /// Any client can name any key, so the database is queried at most once in
     /// [`MIN_QUERY_INTERVAL`].
     pub(crate) async fn fetch_unknown_key(&self, store: &Store, kid: &str, now: Timestamp) -> bool {
-        if self.ring().has(kid) {
+        if self.key_set().has(kid) {
             return false;
         }
         let Ok(_turn) = self.query_permits.acquire().await else {
             return false;
         };
-        if self.ring().has(kid) {
+        if self.key_set().has(kid) {
             return true;
         }
         {
@@ -137,7 +137,7 @@ impl Keys {
                 "the keys could not be reloaded"
             );
         }
-        self.ring().has(kid)
+        self.key_set().has(kid)
     }
 
     /// The secret that TURN relays share.
@@ -161,7 +161,7 @@ impl Keys {
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys")
-            .field("ring", &self.ring())
+            .field("key_set", &self.key_set())
             .finish_non_exhaustive()
     }
 }

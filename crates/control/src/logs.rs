@@ -24,7 +24,7 @@ use crate::caller::access;
 use crate::caller::{Caller, EventsRead, LogsRead};
 use crate::http_api::extract::{Query, Segment};
 use crate::http_api::problem::HandlerResult;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

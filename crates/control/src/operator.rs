@@ -17,7 +17,7 @@ use axum::routing::{get, post};
 
 pub use self::suspend::{Reason, Subject, resume, suspend};
 use crate::app::App;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

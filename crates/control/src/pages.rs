@@ -13,6 +13,7 @@ pub mod form;
 mod invitation;
 pub mod layout;
 mod login;
+pub mod not_found;
 mod openid;
 mod passkeys;
 mod qr;
@@ -22,7 +23,6 @@ mod scripts;
 mod second_factor;
 mod terminal_files;
 mod terminals;
-pub mod unknown;
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/login/passkey/options", post(passkeys::sign_in_options))
         .route("/passkeys.js", get(scripts::passkeys))
         .route("/fragment.js", get(scripts::fragment))
-        .route("/favicon.ico", get(unknown::icon))
+        .route("/favicon.ico", get(not_found::icon))
         .route("/logout", post(login::sign_out))
         .route("/reset", get(reset::show).post(reset::submit))
         .route(

@@ -32,7 +32,7 @@ pub(crate) use self::region::region_of;
 pub(crate) use self::tunnel_host::TunnelHost;
 pub(crate) use self::view::view;
 use crate::app::App;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

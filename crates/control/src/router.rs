@@ -66,7 +66,7 @@ pub fn router_with(app: Arc<App>, surface: Router) -> Router {
             Arc::clone(&app),
             pages::same_origin::require,
         ))
-        .fallback(pages::unknown::not_found)
+        .fallback(pages::not_found::not_found)
         .method_not_allowed_fallback(async || Refusal::from(Problem::method_not_allowed()))
         .with_state(Arc::clone(&app))
         .layer(middleware::from_fn_with_state(
@@ -103,8 +103,8 @@ fn names_metadata(challenge: &HeaderValue) -> bool {
     text.contains("resource_metadata=")
 }
 
-/// Every 401 says where the metadata of the protected resource is (RFC 9728 section 5.1). A resource
-/// with metadata of its own names it itself.
+/// Every 401 says where the metadata of the protected resource is (RFC 9728 section 5.1). A
+/// resource with metadata of its own names it itself.
 async fn add_resource_metadata(
     State(app): State<Arc<App>>,
     request: Request,

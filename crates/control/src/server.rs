@@ -32,7 +32,7 @@ use crate::http_api::listener;
 use crate::http_api::listener::{ConnectionLimit, Layers, ProxyPeers};
 use crate::http_api::plain;
 use crate::http_api::rate_limit::RateLimiter;
-use crate::keys::{KeyError, Keys, keeper};
+use crate::keys::{KeyError, Keys, refresh};
 use crate::logs::SearchLimit;
 use crate::oauth::Oauth;
 use crate::people::{People, PeopleError};
@@ -72,7 +72,8 @@ impl RunningPlatform {
         self.metrics
     }
 
-    /// Takes copies of the listening sockets, with the names of their listeners, for the supervisor.
+    /// Takes copies of the listening sockets, with the names of their listeners, for the
+    /// supervisor.
     pub fn take_listeners(&mut self) -> Vec<(&'static str, OwnedFd)> {
         std::mem::take(&mut self.listeners)
     }
@@ -242,8 +243,8 @@ pub async fn start_on(
 pub struct BoundListeners {
     /// Listeners of `platform.listen_addr`, such as both loopback addresses. At least one.
     pub public: Vec<TcpListener>,
-    /// The listener of `platform.local_listen_addr`, if it is already bound. It must be on loopback,
-    /// as that of the configuration.
+    /// The listener of `platform.local_listen_addr`, if it is already bound. It must be on
+    /// loopback, as that of the configuration.
     pub local: Option<TcpListener>,
 }
 
@@ -417,7 +418,7 @@ fn background_tasks(app: &Arc<App>, drain: &CancellationToken) -> JoinSet<()> {
     background.spawn(webhooks::run(Arc::clone(app), drain.clone()));
     background.spawn(domains::run(Arc::clone(app), drain.clone()));
     background.spawn(clock_skew::run(Arc::clone(app), drain.clone()));
-    background.spawn(keeper::run(Arc::clone(app), drain.clone()));
+    background.spawn(refresh::run(Arc::clone(app), drain.clone()));
     background.spawn(engines::listen(Arc::clone(app), drain.clone()));
     background
 }

@@ -14,7 +14,7 @@ use crate::caller::access;
 use crate::caller::{Caller, TurnCredentialsCreate};
 use crate::http_api::extract::{OptionalBody, Path};
 use crate::http_api::problem::HandlerResult;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// Issuance by id and by endpoint.
 pub fn routes() -> Router<Arc<App>> {

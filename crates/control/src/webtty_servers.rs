@@ -24,7 +24,7 @@ use crate::app::App;
 use crate::caller::Principal;
 use crate::caller::access;
 use crate::http_api::problem::HandlerResult;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 use crate::projects::audit_entry;
 
 /// The routes of this module.

@@ -13,7 +13,7 @@ use api::control::workspaces as operations;
 use axum::Router;
 
 use crate::app::App;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

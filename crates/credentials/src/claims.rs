@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use types::boundary::Boundary;
 use types::permission::{Permission, Permissions};
 
-use crate::refused::TokenRefusal;
+use crate::refusal::TokenRefusal;
 use crate::token::{Identity, TokenKind};
 
 /// The claims that are evaluated.

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 use types::json::{self, Limits};
 
-use crate::refused::TokenRefusal;
+use crate::refusal::TokenRefusal;
 use crate::token::MAX_TOKEN_BYTES;
 
 /// A parsed token, not verified.

@@ -1,9 +1,9 @@
 //! Token formats, claims, keys and their verification, and the signatures of webhooks, without IO
 //! and without a clock.
 //!
-//! [`verify`] turns a token and a time into a [`VerifiedToken`] value or a [`TokenRefusal`] reason for the
-//! log. A library implements the cryptography. This crate decides which keys are accepted, which
-//! form a token must have, and what its claims mean.
+//! [`verify`] turns a token and a time into a [`VerifiedToken`] value or a [`TokenRefusal`] reason
+//! for the log. A library implements the cryptography. This crate decides which keys are accepted,
+//! which form a token must have, and what its claims mean.
 //!
 //! The library is the same as for TLS. A JWT crate on top of it was considered and rejected: it
 //! lacks ES512, which application tokens use, and does not expose the strict checks that are needed
@@ -18,7 +18,7 @@ mod keyring;
 pub mod limits;
 pub mod link_password;
 mod mint;
-mod refused;
+mod refusal;
 #[cfg(test)]
 mod sample;
 mod secret;
@@ -39,7 +39,7 @@ pub use self::mint::{
     MintError, MintRequest, PAT_PREFIX, Provenance, SigningKey, Source, application,
     check_consistency, inspect, mint, mint_from, sign_statement,
 };
-pub use self::refused::TokenRefusal;
+pub use self::refusal::TokenRefusal;
 pub use self::secret::Secret;
 pub use self::statement::verify_statement;
 pub use self::token::{Identity, MAX_TOKEN_BYTES, TokenKind, UnknownKind};

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::jws::Compact;
 use crate::key::Algorithm;
 use crate::keyring::Keyring;
-use crate::refused::TokenRefusal;
+use crate::refusal::TokenRefusal;
 
 /// Verifies a statement of the platform: `EdDSA`, by the key that the header names, with exactly
 /// this `typ`. The caller interprets the claims and checks their expiry.

@@ -62,7 +62,7 @@ pub enum Kind {
 
 /// Reason why a username is not valid now (TU-4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OutOfTime {
+pub enum UsernameTimeError {
     /// It has expired.
     #[error("the username has expired")]
     Expired,
@@ -106,12 +106,12 @@ impl<'a> Username<'a> {
     /// Checks that it is valid at `now` (Unix seconds).
     ///
     /// # Errors
-    /// [`OutOfTime`]
-    pub fn check_time(&self, now: i64) -> Result<(), OutOfTime> {
+    /// [`UsernameTimeError`]
+    pub fn check_time(&self, now: i64) -> Result<(), UsernameTimeError> {
         match self.expires_at.saturating_sub(now) {
-            ..=0 => Err(OutOfTime::Expired),
+            ..=0 => Err(UsernameTimeError::Expired),
             1..=MAX_SECONDS_LEFT => Ok(()),
-            _ => Err(OutOfTime::TooLong),
+            _ => Err(UsernameTimeError::TooLong),
         }
     }
 }
@@ -277,12 +277,12 @@ mod tests {
     #[test]
     fn tu_4_a_username_ends_within_an_hour() {
         let read = Username::parse("v1:10000:api:e7e8a732:usr_1").unwrap();
-        assert_eq!(read.check_time(10_000), Err(OutOfTime::Expired));
+        assert_eq!(read.check_time(10_000), Err(UsernameTimeError::Expired));
         assert_eq!(read.check_time(9_999), Ok(()));
         assert_eq!(read.check_time(6_400), Ok(()));
-        assert_eq!(read.check_time(6_399), Err(OutOfTime::TooLong));
-        assert_eq!(read.check_time(i64::MIN), Err(OutOfTime::TooLong));
-        assert_eq!(read.check_time(i64::MAX), Err(OutOfTime::Expired));
+        assert_eq!(read.check_time(6_399), Err(UsernameTimeError::TooLong));
+        assert_eq!(read.check_time(i64::MIN), Err(UsernameTimeError::TooLong));
+        assert_eq!(read.check_time(i64::MAX), Err(UsernameTimeError::Expired));
     }
 
     /// TU-5: the form of `pat`. Computed with another implementation of HKDF and HMAC.

@@ -10,7 +10,7 @@ use crate::claims::Claims;
 use crate::jws::Compact;
 use crate::keyring::Keyring;
 use crate::limits::Limits;
-use crate::refused::TokenRefusal;
+use crate::refusal::TokenRefusal;
 use crate::token::{Identity, TokenKind};
 
 /// A token that was valid at the time of its verification.

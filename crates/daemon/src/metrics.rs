@@ -5,7 +5,7 @@
 //! load balancers, and reveals nothing.
 
 mod config;
-mod respond;
+mod responder;
 mod section;
 mod table;
 
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 pub use metrics_exporter_prometheus::PrometheusHandle;
 
 pub use self::config::{MetricsConfig, MetricsError, MetricsPath};
-use self::respond::{Respond, Scrapes};
+use self::responder::{MetricsResponder, Scrapes};
 pub use self::section::MetricsSection;
 pub use self::table::{Kind, Metric, describe, markdown, metric};
 use crate::small_http::SmallServer;
@@ -165,7 +165,7 @@ pub fn serve_on(
         bearer_token: config.bearer_token.clone(),
         recorder,
     };
-    let respond = Arc::new(Respond {
+    let respond = Arc::new(MetricsResponder {
         scrapes: Some(scrapes),
         readiness,
     });
@@ -185,7 +185,7 @@ pub async fn serve_health(
     address: SocketAddr,
     readiness: Readiness,
 ) -> Result<MetricsServer, MetricsError> {
-    let respond = Arc::new(Respond {
+    let respond = Arc::new(MetricsResponder {
         scrapes: None,
         readiness,
     });
@@ -230,7 +230,7 @@ mod tests {
                 ::metrics::counter!("svc_test_total", "number" => number.to_string()).increment(1);
             }
         });
-        let respond = Respond {
+        let respond = MetricsResponder {
             scrapes: Some(Scrapes {
                 path: MetricsPath::default(),
                 bearer_token: None,

@@ -6,7 +6,7 @@ mod bucket;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use types::problem::Problem;
 
-pub use self::bucket::{Buckets, Quota, Recent};
+pub use self::bucket::{Buckets, Quota, RecentKeys};
 
 /// The buckets that a request was counted in, by name, with their state after it.
 #[derive(Clone, Debug, PartialEq, Eq)]

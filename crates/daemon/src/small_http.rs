@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::connections::Connections;
 
 /// The answers of a listener.
-pub trait Respond: Send + Sync + 'static {
+pub trait Responder: Send + Sync + 'static {
     /// The answer to a request, whose body is not read.
     fn respond(&self, request: &Parts) -> Response<Bytes>;
 
@@ -50,7 +50,7 @@ impl SmallServer {
     pub async fn start(
         name: &'static str,
         address: SocketAddr,
-        respond: Arc<impl Respond>,
+        respond: Arc<impl Responder>,
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let begin = CancellationToken::new();
@@ -66,7 +66,7 @@ impl SmallServer {
     pub fn start_on(
         name: &'static str,
         listener: TcpListener,
-        respond: Arc<impl Respond>,
+        respond: Arc<impl Responder>,
         begin: CancellationToken,
     ) -> std::io::Result<Self> {
         let local_addr = listener.local_addr()?;
@@ -103,7 +103,7 @@ impl SmallServer {
 async fn run(
     name: &'static str,
     listener: TcpListener,
-    respond: Arc<impl Respond>,
+    respond: Arc<impl Responder>,
     stop: CancellationToken,
 ) {
     let mut connections = JoinSet::new();
@@ -157,7 +157,7 @@ async fn run(
 /// connection.
 pub(crate) async fn connection(
     stream: TcpStream,
-    respond: Arc<impl Respond>,
+    respond: Arc<impl Responder>,
     stop: CancellationToken,
 ) {
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
@@ -211,7 +211,7 @@ mod tests {
 
     struct Answers;
 
-    impl Respond for Answers {
+    impl Responder for Answers {
         fn respond(&self, _: &Parts) -> Response<Bytes> {
             Response::new(Bytes::new())
         }

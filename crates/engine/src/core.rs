@@ -27,7 +27,7 @@ use crate::geo::Countries;
 use crate::handover::Handover;
 use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts};
-use crate::live::{Live, LiveTunnel, Namespace, PublishedName};
+use crate::live::{LiveTunnel, Namespace, PublishedName, TunnelRegistry};
 use crate::managed::Reports;
 use crate::metrics::{EngineMetrics, Gauges};
 use crate::webtty::Sessions;
@@ -39,7 +39,7 @@ pub(crate) struct Core {
     pub(crate) clock: Arc<dyn Clock>,
     /// Replacement by a new process, and of an earlier one.
     pub(crate) handover: Handover,
-    pub(crate) live: Arc<Live<Agent>>,
+    pub(crate) live: Arc<TunnelRegistry<Agent>>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) tenancy: Tenancy,
     /// Checks of link passwords.

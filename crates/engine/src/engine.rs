@@ -35,7 +35,7 @@ use crate::geo::{Countries, GeoError};
 use crate::handover::{Handover, Origin, Replacement, take_over};
 use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs};
-use crate::live::{HostnameError, Live, LiveLimits, Namespace};
+use crate::live::{HostnameError, LiveLimits, Namespace, TunnelRegistry};
 use crate::managed::{LinkHandle, PlatformLink};
 use crate::metrics::{EngineMetrics, REFRESH};
 use crate::start_error::StartError;
@@ -209,7 +209,7 @@ async fn start_parts(
     let removed_listeners = sockets.finish()?;
     let responder = Certificates::bind_responder(config.acme.as_ref())?;
 
-    let live = Live::new(live_limits(&config), Arc::clone(&clock));
+    let live = TunnelRegistry::new(live_limits(&config), Arc::clone(&clock));
     let visits = TaskTracker::new();
     let earlier = handover.predecessor_ended().clone();
     let recorder = Recorder::open_after(&config.recordings, Arc::clone(&clock), earlier).await?;
@@ -507,8 +507,8 @@ fn refresh_state(core: &Core, parts: &Parts) {
     }
 }
 
-/// Waits for the visits, and for those of the process before if connections for it are passed through
-/// this one. WebSockets are closed shortly before the deadline.
+/// Waits for the visits, and for those of the process before if connections for it are passed
+/// through this one. WebSockets are closed shortly before the deadline.
 async fn finish_visits(core: &Core) {
     let finished = async {
         core.visits.wait().await;

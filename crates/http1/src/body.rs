@@ -41,7 +41,7 @@ pub struct Advance {
 
 /// The result of [`BodyReader::advance_verbatim`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verbatim {
+pub struct VerbatimBytes {
     /// Bytes of the buffer that were processed.
     pub consumed: usize,
     /// Bytes of the buffer that can be passed on unchanged, including framing: all consumed ones,
@@ -97,7 +97,7 @@ impl BodyReader {
     }
 
     /// Reads as much of the body as `buf` contains, for a peer that gets the same framing.
-    pub fn advance_verbatim(&mut self, buf: &[u8]) -> Result<Verbatim, BodyError> {
+    pub fn advance_verbatim(&mut self, buf: &[u8]) -> Result<VerbatimBytes, BodyError> {
         let verbatim = match self {
             Self::Length { left } => {
                 let taken = usize::try_from(*left).map_or(buf.len(), |left| left.min(buf.len()));
@@ -107,19 +107,19 @@ impl BodyReader {
                 } else {
                     BodyState::More
                 };
-                Verbatim {
+                VerbatimBytes {
                     consumed: taken,
                     pass: taken,
                     state,
                 }
             }
             Self::Chunked(scanner) => scanner.advance_verbatim(buf)?,
-            Self::UntilClose => Verbatim {
+            Self::UntilClose => VerbatimBytes {
                 consumed: buf.len(),
                 pass: buf.len(),
                 state: BodyState::More,
             },
-            Self::Done => Verbatim {
+            Self::Done => VerbatimBytes {
                 consumed: 0,
                 pass: 0,
                 state: BodyState::Done,

@@ -22,8 +22,8 @@
 
 mod authority;
 mod body;
-mod facts;
 mod fields;
+mod framing_fields;
 mod head;
 mod kind;
 mod method;
@@ -38,7 +38,7 @@ mod write;
 pub use authority::Authority;
 pub use body::chunk::ChunkScanner;
 pub use body::trailers::{TRAILER_BYTES, may_be_trailer, parse_trailers};
-pub use body::{Advance, BodyError, BodyReader, BodyState, Verbatim};
+pub use body::{Advance, BodyError, BodyReader, BodyState, VerbatimBytes};
 pub use fields::{Field, Fields, MAX_FIELDS, Slots};
 pub use head::{Limits, MAX_METHOD_BYTES, Progress, Version, may_complete};
 pub use kind::{FieldKind, is_same_for_gateways};

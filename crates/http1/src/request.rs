@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use httparse::Status;
 
 use crate::authority::Authority;
-use crate::facts::{BARE_LINE_FEED, Facts, MessageKind};
 use crate::fields::{Fields, MAX_FIELDS, Slots};
+use crate::framing_fields::{BARE_LINE_FEED, FramingFields, MessageKind};
 use crate::head::{Limits, MAX_METHOD_BYTES, Progress, Version};
 use crate::method::{Method, MethodError};
 use crate::protocol::Protocols;
@@ -162,7 +162,7 @@ fn interpret_head<'b>(
     if !message.ends_with(b"\r\n\r\n") {
         return Err(Refusal::invalid(BARE_LINE_FEED));
     }
-    let facts = Facts::gather(message, tokens.headers, slots, MessageKind::Request)
+    let facts = FramingFields::gather(message, tokens.headers, slots, MessageKind::Request)
         .map_err(Refusal::invalid)?;
     let method = Method::parse(tokens.method.unwrap_or_default()).map_err(|bad| match bad {
         MethodError::Malformed => Refusal::invalid("the method is malformed"),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use httparse::Status;
 
-use crate::facts::{BARE_LINE_FEED, Facts, MessageKind};
 use crate::fields::{Fields, MAX_FIELDS, Slots};
+use crate::framing_fields::{BARE_LINE_FEED, FramingFields, MessageKind};
 use crate::head::{Limits, Progress, Version};
 use crate::kind::FieldKind;
 use crate::protocol::Protocols;
@@ -121,7 +121,7 @@ fn interpret_head<'b>(
     if !message.ends_with(b"\r\n\r\n") {
         return Err(BARE_LINE_FEED);
     }
-    let facts = Facts::gather(message, tokens.headers, slots, MessageKind::Response)?;
+    let facts = FramingFields::gather(message, tokens.headers, slots, MessageKind::Response)?;
     let status = tokens
         .code
         .filter(|code| *code >= 100)
@@ -169,8 +169,8 @@ fn interpret_head<'b>(
     })
 }
 
-/// The start of a TLS record with an alert (RFC 8446, 5.1): the response of a TLS server to a request
-/// without TLS.
+/// The start of a TLS record with an alert (RFC 8446, 5.1): the response of a TLS server to a
+/// request without TLS.
 const TLS_ALERT: &[u8] = &[21, 3];
 
 /// The reason of a [`MalformedResponseError`] if the server uses TLS.

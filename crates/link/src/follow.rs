@@ -13,11 +13,11 @@ use types::causes::chain;
 
 use crate::endpoint::Endpoint;
 use crate::folder::Folder;
-use crate::pace::{Pace, random, spread};
 use crate::reader::{LinkEvent, Reader, StreamError};
 use crate::state::State;
 use crate::status::Status;
 use crate::storage::Storage;
+use crate::times::{LinkTimes, random, spread};
 
 /// Receiver of the platform's updates. Called from one task, in order; it must not block.
 pub trait Handler: Send + Sync + 'static {
@@ -36,7 +36,7 @@ pub trait Handler: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Link {
     endpoint: Endpoint,
-    pace: Pace,
+    pace: LinkTimes,
     status: Arc<Status>,
     storage: Arc<Storage>,
 }
@@ -70,7 +70,7 @@ impl Link {
     ///
     /// # Errors
     /// The folder cannot be used, or another process uses it.
-    pub fn open(endpoint: Endpoint, folder: &Path, pace: Pace) -> std::io::Result<Self> {
+    pub fn open(endpoint: Endpoint, folder: &Path, pace: LinkTimes) -> std::io::Result<Self> {
         let status = Arc::new(Status::new());
         let known = Storage::new(
             Folder::open(folder)?,

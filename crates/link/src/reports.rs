@@ -22,15 +22,15 @@ use tracing::{error, warn};
 use types::causes::chain;
 
 use crate::endpoint::{Endpoint, LINK_VERSION};
-use crate::pace::{Pace, random, spread};
 use crate::spool::{Batch, Kind, Spool, SpoolLimits};
+use crate::times::{LinkTimes, random, spread};
 
 /// Queue for new records. Cheap to clone; never waits.
 #[derive(Clone, Debug)]
 pub struct Records {
     visits: mpsc::Sender<Record>,
-    /// Records other than visits. They have their own queue, because any visitor can cause any number
-    /// of visits.
+    /// Records other than visits. They have their own queue, because any visitor can cause any
+    /// number of visits.
     others: mpsc::Sender<Record>,
     counts: Arc<Counts>,
 }
@@ -39,7 +39,7 @@ pub struct Records {
 #[derive(Debug)]
 pub struct Reporter {
     endpoint: Endpoint,
-    pace: Pace,
+    pace: LinkTimes,
     visits: mpsc::Receiver<Record>,
     others: mpsc::Receiver<Record>,
     shared: Arc<ReporterState>,
@@ -108,7 +108,7 @@ pub fn reports(
     endpoint: Endpoint,
     folder: &Path,
     limits: SpoolLimits,
-    pace: Pace,
+    pace: LinkTimes,
 ) -> io::Result<(Records, Reporter)> {
     let spool = Spool::open(folder, limits)?;
     let generation = spool.next_generation();
@@ -392,7 +392,7 @@ impl Writer {
 /// Sends batches, oldest first.
 struct Sender {
     endpoint: Endpoint,
-    pace: Pace,
+    pace: LinkTimes,
     shared: Arc<ReporterState>,
 }
 

@@ -1,9 +1,9 @@
 //! Directories of processes that overlap.
 //!
-//! A process that replaces a running one cannot use its directories: each has one owner, which writes
-//! to it until it has drained. It therefore uses another slot of the data directory, and starts with
-//! a copy of the stored state. When the old process has ended, the new one deletes the state that it
-//! left, because later revocations are missing there, and sends its reports.
+//! A process that replaces a running one cannot use its directories: each has one owner, which
+//! writes to it until it has drained. It therefore uses another slot of the data directory, and
+//! starts with a copy of the stored state. When the old process has ended, the new one deletes the
+//! state that it left, because later revocations are missing there, and sends its reports.
 
 use std::fs;
 use std::io;
@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::endpoint::Endpoint;
 use crate::follow::Link;
-use crate::pace::Pace;
 use crate::reports::{Records, Reporter, reports};
 use crate::spool::SpoolLimits;
 use crate::storage::STATE;
+use crate::times::LinkTimes;
 
 /// Maximum number of processes that use a data directory at the same time: one serves, and the
 /// others drain.
@@ -82,9 +82,9 @@ pub(crate) fn open(
 
 fn open_slot(endpoint: &Endpoint, data_dir: &Path, index: usize) -> io::Result<OpenSlot> {
     let folder = link_folder(data_dir, index);
-    let link = Link::open(endpoint.clone(), &folder, Pace::default())?;
+    let link = Link::open(endpoint.clone(), &folder, LinkTimes::default())?;
     let (folder, limits) = (reports_folder(data_dir, index), SpoolLimits::default());
-    let (records, reporter) = reports(endpoint.clone(), &folder, limits, Pace::default())?;
+    let (records, reporter) = reports(endpoint.clone(), &folder, limits, LinkTimes::default())?;
     Ok(OpenSlot {
         index,
         link,
@@ -102,8 +102,9 @@ fn newest_state(data_dir: &Path) -> Option<usize> {
     saved.max().map(|(_, index)| index)
 }
 
-/// Clears the slots of other processes when these have ended, until `stop`: deletes their states, and
-/// sends their reports. They may be processes that this one replaced, or that failed to replace it.
+/// Clears the slots of other processes when these have ended, until `stop`: deletes their states,
+/// and sends their reports. They may be processes that this one replaced, or that failed to replace
+/// it.
 pub(crate) async fn clear_others(
     endpoint: Endpoint,
     data_dir: PathBuf,

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::folder::{Folder, read};
-use crate::pace::{Pace, random};
 use crate::reader::MAX_SNAPSHOT_BYTES;
 use crate::state::{MAX_FILE_BYTES, State};
 use crate::status::Status;
+use crate::times::{LinkTimes, random};
 
 /// The effective state, and the file with which a restart begins.
 #[derive(Debug)]
@@ -166,7 +166,7 @@ impl Storage {
     }
 
     /// Saves the state after each change until `stop`, and then once more if necessary.
-    pub(crate) async fn keep_saved(self: Arc<Self>, pace: &Pace, stop: &CancellationToken) {
+    pub(crate) async fn keep_saved(self: Arc<Self>, pace: &LinkTimes, stop: &CancellationToken) {
         let mut backoff = pace.retry.clone();
         let mut retry: Option<Duration> = None;
         loop {
@@ -206,7 +206,7 @@ impl Storage {
 
     /// Waits before the next save, so that a large state with frequent changes does not keep the
     /// disk busy. A revocation shortens the wait.
-    async fn pause(&self, pace: &Pace, writing: Duration, stop: &CancellationToken) {
+    async fn pause(&self, pace: &LinkTimes, writing: Duration, stop: &CancellationToken) {
         let urgent = async {
             self.revocation_added.notified().await;
             tokio::time::sleep(writing.max(REVOCATION_PAUSE)).await;

@@ -1,7 +1,7 @@
 //! The endpoints on the platform: Streamable HTTP (MC-1), one request, one response, no session.
 //!
-//! There are two. The first is public: its list of tools needs no token (MC-2). Some clients start a
-//! sign-in only on a 401, and never get one there. The second requires a token for every request.
+//! There are two. The first is public: its list of tools needs no token (MC-2). Some clients start
+//! a sign-in only on a 401, and never get one there. The second requires a token for every request.
 //!
 //! Access is checked first: a bearer token must be valid if present (MC-7), cookies are ignored
 //! (MC-5), and a foreign `Origin` or `Host` is refused. After that the SDK implements the protocol,
@@ -57,7 +57,7 @@ pub struct HostedEndpoint<I, E> {
 }
 
 /// Identifies callers by their credentials.
-pub trait Identify: Send + Sync + 'static {
+pub trait CallerAuthenticator: Send + Sync + 'static {
     /// Checks only the `Authorization` of a request.
     fn identify(&self, headers: HeaderMap) -> CallerFuture;
 }
@@ -73,7 +73,8 @@ pub type CallerFuture = Pin<Box<dyn Future<Output = Result<Option<Extensions>, R
 /// Sends requests to the engines of projects.
 pub trait Engines: Send + Sync + 'static {
     /// Sends a request as [`Backend::carry_to_engine`] describes. The request has the
-    /// `Authorization` of the caller, which is identified by the extensions from [`Identify`].
+    /// `Authorization` of the caller, which is identified by the extensions from
+    /// [`CallerAuthenticator`].
     fn carry(
         &self,
         project: ProjectName,
@@ -100,7 +101,7 @@ pub const PATH: &str = MCP;
 pub const SIGN_IN_PATH: &str = MCP_SIGN_IN;
 
 /// The endpoints at [`PATH`] and [`SIGN_IN_PATH`].
-pub fn hosted<I: Identify, E: Engines>(hosted: HostedEndpoint<I, E>) -> Router {
+pub fn hosted<I: CallerAuthenticator, E: Engines>(hosted: HostedEndpoint<I, E>) -> Router {
     let server = Server::new(InProcessApi {
         api: hosted.api,
         engines: hosted.engines,
@@ -172,7 +173,7 @@ struct Caller {
     forwarded_for: Vec<HeaderValue>,
 }
 
-async fn check_access<I: Identify>(
+async fn check_access<I: CallerAuthenticator>(
     State(access): State<Access<I>>,
     request: Request,
     next: Next,
@@ -202,7 +203,7 @@ async fn check_access<I: Identify>(
 }
 
 /// Serves a request to the endpoint at `path`.
-async fn serve<I: Identify>(
+async fn serve<I: CallerAuthenticator>(
     identify: &I,
     mut request: Request,
     path: &'static str,

@@ -19,7 +19,8 @@ mod tools;
 
 #[cfg(feature = "hosted")]
 pub use self::hosted::{
-    CallerFuture, Engines, HeldPermissions, HostedEndpoint, Identify, PATH, SIGN_IN_PATH, hosted,
+    CallerAuthenticator, CallerFuture, Engines, HeldPermissions, HostedEndpoint, PATH,
+    SIGN_IN_PATH, hosted,
 };
 pub use self::server::local::{Local, LocalAnswer, LocalTool, StdioError, stdio};
 pub use self::server::{Backend, ResponseFuture, Server};

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, SqliteConnection};
-use store::projects::{List, Reach, Sort};
+use store::projects::{List, ProjectSelection, Sort};
 use store::{Conn, Order, Paging, Period, Store, events, logs, projects, usage, workspaces};
 use types::id::{EventId, LogId, ProjectId, TunnelId, UserId, WorkspaceId};
 
@@ -260,7 +260,7 @@ impl Bench {
         ] {
             let list = List {
                 workspaces: tenant,
-                reach: Reach::All,
+                selection: ProjectSelection::All,
                 search,
                 sort,
                 order: Order::Asc,
@@ -274,7 +274,7 @@ impl Bench {
         }
         let list = List {
             workspaces: &all,
-            reach: Reach::Only {
+            selection: ProjectSelection::Only {
                 projects: &few,
                 workspaces: &[],
             },

@@ -38,7 +38,7 @@ record! {
 
 record! {
     /// A workspace whose subscription is due for renewal.
-    pub struct Due from "subscriptions" {
+    pub struct DueSubscription from "subscriptions" {
         /// The workspace.
         pub workspace_id: WorkspaceId,
     }
@@ -178,7 +178,11 @@ pub async fn update(tx: &mut Tx, was: i64, new: &Subscription) -> Result<bool, E
 }
 
 /// Workspaces whose subscription has reached the end of a period, at most `limit`.
-pub async fn due(conn: &mut Conn, now: Timestamp, limit: u32) -> Result<Vec<Due>, Error> {
+pub async fn due(
+    conn: &mut Conn,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<DueSubscription>, Error> {
     sql(DUE).bind(now).bind(limit).all(conn).await
 }
 

@@ -26,7 +26,7 @@ pub mod engines;
 pub mod events;
 pub mod idempotency;
 pub mod logs;
-pub mod oldest;
+pub mod oldest_rows;
 pub mod projects;
 pub mod stored_records;
 pub mod traffic;

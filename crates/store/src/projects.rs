@@ -71,7 +71,7 @@ record! {
 
 record! {
     /// A project and its workspace, for deciding on boundaries.
-    pub struct Place from "projects" {
+    pub struct ProjectWorkspace from "projects" {
         /// The project.
         pub id: ProjectId,
         /// Its workspace.
@@ -91,7 +91,7 @@ record! {
 
 /// A project that is visible to the caller.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Visible {
+pub struct VisibleProject {
     /// The project.
     pub project: Project,
     /// The caller's role in its workspace.
@@ -100,7 +100,7 @@ pub struct Visible {
     pub workspace_status: workspaces::Status,
 }
 
-impl crate::database::row::Record for Visible {
+impl crate::database::row::Record for VisibleProject {
     fn from_row(row: &crate::database::row::Row) -> Result<Self, crate::error::Bug> {
         let access = Access::from_row(row)?;
         Ok(Self {
@@ -170,7 +170,7 @@ sort_columns! {
 
 /// Coverage of a project list.
 #[derive(Clone, Copy, Debug)]
-pub enum Reach<'a> {
+pub enum ProjectSelection<'a> {
     /// All projects.
     All,
     /// Projects of the given workspaces, and the given projects.
@@ -189,7 +189,7 @@ pub struct List<'a> {
     /// are never read.
     pub workspaces: &'a [WorkspaceId],
     /// Restriction by the caller's credential.
-    pub reach: Reach<'a>,
+    pub selection: ProjectSelection<'a>,
     /// Part of a name or endpoint, ignoring case.
     pub search: Option<&'a str>,
     /// Column.
@@ -300,7 +300,7 @@ pub async fn of_user_by_id(
     conn: &mut Conn,
     user: UserId,
     id: ProjectId,
-) -> Result<Option<Visible>, Error> {
+) -> Result<Option<VisibleProject>, Error> {
     sql(VISIBLE_BY_ID).bind(user).bind(id).one(conn).await
 }
 
@@ -309,7 +309,7 @@ pub async fn of_user_by_endpoint(
     conn: &mut Conn,
     user: UserId,
     endpoint: &str,
-) -> Result<Option<Visible>, Error> {
+) -> Result<Option<VisibleProject>, Error> {
     sql(VISIBLE_BY_ENDPOINT)
         .bind(user)
         .bind(endpoint)
@@ -327,13 +327,13 @@ pub async fn by_endpoint(conn: &mut Conn, endpoint: &str) -> Result<Option<Proje
     sql(BY_ENDPOINT).bind(endpoint).one(conn).await
 }
 
-/// The projects of these workspaces, at most `limit`, for boundaries that a [`Reach`] cannot
-/// express.
+/// The projects of these workspaces, at most `limit`, for boundaries that a [`ProjectSelection`]
+/// cannot express.
 pub async fn locations(
     conn: &mut Conn,
     workspaces: &[WorkspaceId],
     limit: u32,
-) -> Result<Vec<Place>, Error> {
+) -> Result<Vec<ProjectWorkspace>, Error> {
     sql(PLACES).bind(workspaces).bind(limit).all(conn).await
 }
 
@@ -344,14 +344,14 @@ pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Project>, Erro
     let filter = Filter {
         has_tenant: true,
         has_search: search.is_some(),
-        is_narrow: matches!(list.reach, Reach::Only { .. }),
+        is_narrow: matches!(list.selection, ProjectSelection::Only { .. }),
     };
     let mut values = vec![list.workspaces.into()];
     values.extend(search);
-    if let Reach::Only {
+    if let ProjectSelection::Only {
         projects,
         workspaces,
-    } = list.reach
+    } = list.selection
     {
         values.extend([projects.into(), workspaces.into()]);
     }
@@ -508,7 +508,7 @@ pub async fn set_settings(
 /// Deletes a project: it is no longer visible, and its endpoint is not reused. The caller releases
 /// capacity and addresses.
 pub async fn delete(tx: &mut Tx, id: ProjectId, now: Timestamp) -> Result<bool, Error> {
-    let deleted: Option<Place> = sql(DELETE).bind(id).bind(now).one(tx).await?;
+    let deleted: Option<ProjectWorkspace> = sql(DELETE).bind(id).bind(now).one(tx).await?;
     if let Some(place) = &deleted {
         tx.note(Change::project(id), now);
         tx.note(Change::members(place.workspace_id), now);

@@ -25,7 +25,7 @@ record! {
 
 record! {
     /// An expired row.
-    pub struct Due from "records" {
+    pub struct ExpiredRecord from "records" {
         /// Id.
         pub id: String,
         /// Its project.
@@ -103,7 +103,7 @@ pub(crate) async fn purge(
         Table::Logs => (DUE_LOGS, DELETE_LOGS),
         Table::Events => (DUE_EVENTS, DELETE_EVENTS),
     };
-    let due: Vec<Due> = sql(due).bind(now).bind(limit).all(tx).await?;
+    let due: Vec<ExpiredRecord> = sql(due).bind(now).bind(limit).all(tx).await?;
     let mut projects: BTreeMap<ProjectId, Vec<String>> = BTreeMap::new();
     for row in due {
         projects.entry(row.project_id).or_default().push(row.id);

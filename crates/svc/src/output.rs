@@ -1,10 +1,10 @@
 //! Output of data on stdout, and of messages on stderr.
 
 mod format;
-mod moment;
 mod plain;
 mod screen;
 mod table;
+mod time;
 
 pub(crate) use self::{
     format::Format,
@@ -54,7 +54,7 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failur
     let (now, zone) = (Timestamp::now(), TimeZone::system());
     let short = |row: &Vec<String>| {
         row.iter()
-            .map(|cell| moment::moment(cell, now, &zone))
+            .map(|cell| time::moment(cell, now, &zone))
             .collect()
     };
     let rows: Vec<Vec<String>> = rows.iter().map(short).collect();

@@ -1,13 +1,13 @@
 //! Questions to the user at the terminal.
 
 #[cfg(unix)]
-mod quiet;
+mod echo_guard;
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use zeroize::Zeroizing;
 
-use self::quiet::Quiet;
+use self::echo_guard::EchoGuard;
 use crate::failure::{Code, Failure};
 
 /// True if a user can be asked.
@@ -28,14 +28,14 @@ pub(crate) fn confirm(question: &str) -> Result<bool, Failure> {
 /// Reads a secret without echo. Spaces are part of it.
 pub(crate) fn secret(question: &str) -> Result<String, Failure> {
     // Echo is disabled first. Earlier input is not the answer, and is discarded.
-    let quiet = Quiet::begin()?;
+    let quiet = EchoGuard::begin()?;
     ask(question)?;
     let answer = read_secret(io::stdin().lock(), quiet.interrupt_byte());
     drop(quiet);
     ask("\n")?;
     let answer = answer.map_err(|error| Failure::from_error("the answer cannot be read", error))?;
     answer.ok_or_else(|| {
-        quiet::interrupt();
+        echo_guard::interrupt();
         // The signal may be ignored.
         Failure::new(Code::Failed, "interrupted")
     })
@@ -77,12 +77,12 @@ fn read_line() -> Result<String, Failure> {
 /// Systems on which this program cannot disable echo. There it refuses to read a secret, so that
 /// the secret is not displayed.
 #[cfg(not(unix))]
-mod quiet {
+mod echo_guard {
     use crate::failure::Failure;
 
-    pub(super) enum Quiet {}
+    pub(super) enum EchoGuard {}
 
-    impl Quiet {
+    impl EchoGuard {
         pub(super) fn begin() -> Result<Self, Failure> {
             Err(Failure::usage(
                 "cannot prompt for a secret on this system without showing it".to_owned(),

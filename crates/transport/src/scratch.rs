@@ -41,9 +41,9 @@ impl Scratch {
     pub(crate) fn free_spare() {
         SPARE.with_borrow_mut(|spare| {
             let taken = spare.taken;
-            *spare = Spare {
+            *spare = SpareBuffers {
                 taken,
-                ..Spare::default()
+                ..SpareBuffers::default()
             };
         });
     }
@@ -124,14 +124,14 @@ impl Class {
 }
 
 #[derive(Default)]
-struct Spare {
+struct SpareBuffers {
     taken: u64,
     small: Vec<Box<[u8]>>,
     medium: Vec<Box<[u8]>>,
     large: Vec<Box<[u8]>>,
 }
 
-impl Spare {
+impl SpareBuffers {
     fn list(&mut self, class: Class) -> &mut Vec<Box<[u8]>> {
         match class {
             Class::Small => &mut self.small,
@@ -142,7 +142,7 @@ impl Spare {
 }
 
 thread_local! {
-    static SPARE: RefCell<Spare> = RefCell::new(Spare::default());
+    static SPARE: RefCell<SpareBuffers> = RefCell::new(SpareBuffers::default());
 }
 
 #[cfg(test)]

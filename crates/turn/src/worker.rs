@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use self::relay::{Reader, RelaySocket, Relays, random_number};
 use self::streams::{Origin, PeerStream};
 use crate::core::packet::{HEADROOM, TAILROOM};
-use crate::core::tcp::{self, ConnectionNumber, CorePosition, Join, Unreachable};
+use crate::core::tcp::{self, ConnectionNumber, CorePosition, JoinedConnections, Unreachable};
 use crate::core::{self, Action, AllocationId, Client, Core, Millis, Time, Transport};
 use crate::metrics::TurnMetrics;
 use crate::outbound::Outbound;
@@ -408,7 +408,7 @@ pub(crate) enum InputOutcome {
 /// Peer connection that a client's connection is joined with.
 #[derive(Debug)]
 pub(crate) struct JoinedPeer {
-    pub(crate) join: Join<PeerStream>,
+    pub(crate) join: JoinedConnections<PeerStream>,
     pub(crate) guard: ConnectionGuard,
 }
 

@@ -49,7 +49,7 @@ pub fn parse(text: &[u8], limits: Limits) -> Result<Value, JsonError> {
     }
     let place = RefCell::new(Position::default());
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let strict = Strict {
+    let strict = StrictSeed {
         place: &place,
         depth_left: limits.depth,
     };
@@ -109,12 +109,12 @@ struct Position {
 }
 
 #[derive(Clone, Copy)]
-struct Strict<'a> {
+struct StrictSeed<'a> {
     place: &'a RefCell<Position>,
     depth_left: usize,
 }
 
-impl Strict<'_> {
+impl StrictSeed<'_> {
     fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
         match self.depth_left.checked_sub(1) {
             Some(depth_left) => Ok(Self { depth_left, ..self }),
@@ -136,7 +136,7 @@ impl Strict<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict<'_> {
+impl<'de> DeserializeSeed<'de> for StrictSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -144,7 +144,7 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Strict<'_> {
+impl<'de> Visitor<'de> for StrictSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -56,7 +56,7 @@ fn packed_program(out: &Path, flavour: Flavour, program: &Path) -> Vec<String> {
     let packing = PackageInputs {
         repository: &repository,
         out,
-        effort: Effort::Quick,
+        effort: CompressionLevel::Quick,
         inventory: &Inventory::gather(&repository, flavour).unwrap(),
         allowed: AllowedLicences::read(&repository).unwrap(),
     };

@@ -5,7 +5,7 @@ use api::control::plans::BillingActionKind;
 use jiff::civil::Date;
 
 use super::account::{Account, PaymentStatus};
-use crate::billing::plans::Terms;
+use crate::billing::plans::PlanTerms;
 
 /// Effect of a creation on the account. Amounts are in the smallest unit of the currency.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Decision {
 }
 
 /// Decides. The caller has no influence on it (CP-4c).
-pub fn decide(terms: &Terms, account: &Account, today: Date) -> Decision {
+pub fn decide(terms: &PlanTerms, account: &Account, today: Date) -> Decision {
     let monthly = terms.monthly;
     if monthly == 0 {
         return Decision::Free;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use api::control::plans::PLAN_CONFIGURATION;
 use axum::Router;
 
-pub use self::catalogue::{Catalogue, Coordinates, Region, Terms};
+pub use self::catalogue::{Catalogue, Coordinates, PlanTerms, Region};
 pub use self::fingerprint::{Fingerprint, FingerprintKey};
 pub(crate) use self::offer::explain;
 pub use self::offer::{Availability, Offer, configuration, offer};
@@ -21,7 +21,7 @@ pub use self::section::CatalogSection;
 pub(crate) use self::section::is_country;
 pub use self::service::{PlanService, PlanServiceError, Snapshot};
 use crate::app::App;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

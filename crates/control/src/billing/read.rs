@@ -20,7 +20,7 @@ use crate::caller::access;
 use crate::caller::{Caller, PlanRead};
 use crate::http_api::extract::{Query, Segment};
 use crate::http_api::problem::{HandlerResult, Refusal};
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 use crate::http_api::wire::date;
 
 pub(super) fn routes() -> Router<Arc<App>> {

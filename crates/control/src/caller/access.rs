@@ -5,7 +5,7 @@
 //!
 //! The state is checked last. A workspace that an operator suspended can be read but not used.
 
-use store::projects::{self, Visible};
+use store::projects::{self, VisibleProject};
 use store::workspaces::{self, Membership};
 use store::{Conn, Tx, members};
 use types::permission::Permission;
@@ -59,7 +59,7 @@ pub async fn project(
     who: &Principal,
     id: &str,
     permission: Permission,
-) -> HandlerResult<Visible> {
+) -> HandlerResult<VisibleProject> {
     let Ok(id) = id.parse() else {
         return Err(not_found());
     };
@@ -95,7 +95,7 @@ pub async fn project_to_read(
     who: &Principal,
     id: &str,
     permission: Permission,
-) -> HandlerResult<Visible> {
+) -> HandlerResult<VisibleProject> {
     let Ok(id) = id.parse() else {
         return Err(not_found());
     };
@@ -109,7 +109,7 @@ pub async fn project_of_endpoint(
     who: &Principal,
     endpoint: &str,
     permission: Permission,
-) -> HandlerResult<Visible> {
+) -> HandlerResult<VisibleProject> {
     let found = projects::of_user_by_endpoint(conn, who.user.id, endpoint).await?;
     with_active_workspace(authorize(found, who, permission)?, permission)
 }
@@ -158,16 +158,19 @@ pub fn require_active_workspace(
     Err(Problem::new(403, "workspace_suspended", detail).into())
 }
 
-fn with_active_workspace(found: Visible, permission: Permission) -> HandlerResult<Visible> {
+fn with_active_workspace(
+    found: VisibleProject,
+    permission: Permission,
+) -> HandlerResult<VisibleProject> {
     require_active_workspace(found.workspace_status, permission)?;
     Ok(found)
 }
 
 fn authorize(
-    found: Option<Visible>,
+    found: Option<VisibleProject>,
     who: &Principal,
     permission: Permission,
-) -> HandlerResult<Visible> {
+) -> HandlerResult<VisibleProject> {
     let found = found.ok_or_else(not_found)?;
     require_role(found.role, permission)?;
     let project = &found.project;

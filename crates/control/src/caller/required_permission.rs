@@ -10,9 +10,9 @@ pub trait RequiredPermission: Send + Sync + 'static {
 
 /// Any valid credential.
 #[derive(Debug)]
-pub struct Anyone;
+pub struct AnyCaller;
 
-impl RequiredPermission for Anyone {
+impl RequiredPermission for AnyCaller {
     const PERMISSION: Option<Permission> = None;
 }
 

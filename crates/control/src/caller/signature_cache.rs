@@ -35,7 +35,7 @@ pub(super) struct CachedSignature {
 /// Owner of the key that verified a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signer {
-    /// A key of the platform, from the key ring of this epoch.
+    /// A key of the platform, from the key set of this epoch.
     Platform { epoch: u64 },
     /// The key of an application, by the SHA-256 of its text.
     Application { id: CredentialId, key: [u8; 32] },

@@ -156,9 +156,9 @@ async fn of_platform(
     presented: &PresentedToken<'_>,
 ) -> HandlerResult<AuthenticatedCaller> {
     let verify = || {
-        let ring = app.keys.ring();
-        let epoch = ring.epoch();
-        presented.verified(app, Signer::Platform { epoch }, ring.keyring())
+        let key_set = app.keys.key_set();
+        let epoch = key_set.epoch();
+        presented.verified(app, Signer::Platform { epoch }, key_set.keyring())
     };
     let mut verified = verify();
     if let (Err(TokenRefusal::Signature), Some(kid)) = (&verified, &presented.claims.kid)

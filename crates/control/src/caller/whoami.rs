@@ -9,10 +9,10 @@ use store::workspaces::Membership;
 use store::{Conn, projects, workspaces};
 
 use crate::app::App;
-use crate::caller::{Anyone, Caller, Principal};
+use crate::caller::{AnyCaller, Caller, Principal};
 use crate::http_api::extract::Query;
 use crate::http_api::problem::HandlerResult;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 use crate::http_api::wire::date;
 
 /// Routes of this module.
@@ -21,7 +21,7 @@ pub fn routes() -> Router<Arc<App>> {
 }
 
 async fn whoami(
-    Caller { principal: who, .. }: Caller<Anyone>,
+    Caller { principal: who, .. }: Caller<AnyCaller>,
     State(app): State<Arc<App>>,
     query: Query,
 ) -> HandlerResult<Json<Whoami>> {

@@ -8,7 +8,7 @@ use serde_json::json;
 use store::credentials as stored;
 use types::problem::Problem;
 
-use super::own;
+use super::changeable;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, CredentialsWrite};
@@ -33,7 +33,7 @@ pub(super) async fn revoke(
     query.finish()?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let id = own::find(&mut tx, &who, &credential_id).await?.id;
+    let id = changeable::find(&mut tx, &who, &credential_id).await?.id;
     let revoked = if with_issued {
         stored::revoke_chain(&mut tx, who.user.id, id, now).await?
     } else if stored::revoke(&mut tx, who.user.id, id, now).await? {

@@ -10,9 +10,9 @@ use serde_json::json;
 use store::credentials as stored;
 use types::problem::Problem;
 
+use super::changeable;
 use super::issue::{Issuer, NewCredential, issue, lock_issuer, require_credential_quota};
 use super::material::{Material, SubmittedMaterial};
-use super::own;
 use super::view::kind;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
@@ -42,7 +42,7 @@ pub(super) async fn rotate(
     let now = app.now();
     let mut tx = app.store.begin().await?;
     lock_issuer(&mut tx, &who, now).await?;
-    let old = own::find(&mut tx, &who, &credential_id).await?;
+    let old = changeable::find(&mut tx, &who, &credential_id).await?;
     if old.revoked_at.is_some() {
         return Err(Problem::not_found().into());
     }

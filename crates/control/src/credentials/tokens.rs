@@ -18,7 +18,7 @@ use crate::credentials::delegation;
 use crate::credentials::delegation::{Grant, RequestedLimits};
 use crate::http_api::extract::Body;
 use crate::http_api::problem::HandlerResult;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 use crate::http_api::wire::date;
 use crate::runtime::metrics;
 use crate::runtime::random;

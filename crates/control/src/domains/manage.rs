@@ -27,7 +27,7 @@ use crate::caller::access;
 use crate::caller::{Caller, ProjectsWrite};
 use crate::http_api::extract::{Body, Path, Segment};
 use crate::http_api::problem::{HandlerResult, Refusal};
-use crate::people::throttle::TooSoon;
+use crate::people::throttle::TooManyAttemptsError;
 use crate::runtime::random;
 
 /// Adds a domain. A domain that the project has, also in quarantine, is returned unchanged.
@@ -49,7 +49,7 @@ pub(super) async fn create(
         return Ok((StatusCode::CREATED, Json(view(&existing, &expected))));
     }
     let counted = app.domains.additions.record_attempt(&who.user.id, now);
-    counted.map_err(|TooSoon(seconds)| too_often(seconds))?;
+    counted.map_err(|TooManyAttemptsError(seconds)| too_often(seconds))?;
     let most = app.plan_service.terms_of(&project)?.domains;
     let own = domains::of_project(&mut tx, project.id).await?;
     if own.len() >= usize::try_from(most).unwrap_or(usize::MAX) {
@@ -94,8 +94,8 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(view(&domain, &expected))))
 }
 
-/// Checks the records of a domain now. The response has the result, whether the domain is verified or
-/// not.
+/// Checks the records of a domain now. The response has the result, whether the domain is verified
+/// or not.
 pub(super) async fn verify(
     Caller { principal: who, .. }: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
@@ -132,7 +132,8 @@ pub(super) async fn verify(
     }
 }
 
-/// Removes a domain. The name is free at once: another project needs an ownership record of its own.
+/// Removes a domain. The name is free at once: another project needs an ownership record of its
+/// own.
 pub(super) async fn delete(
     Caller { principal: who, .. }: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,

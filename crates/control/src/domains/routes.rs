@@ -9,7 +9,7 @@ use axum::Router;
 
 use super::{certificate, manage, read};
 use crate::app::App;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// Domains of a project, and their checks.
 pub fn routes() -> Router<Arc<App>> {

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::caller::Bearer;
 use crate::http_api::extract::ClientIp;
 use crate::http_api::problem::{HandlerResult, Refusal};
-use crate::people::throttle::TooSoon;
+use crate::people::throttle::TooManyAttemptsError;
 use crate::runtime::metrics;
 
 /// Version of the message formats, in both directions.
@@ -45,7 +45,7 @@ impl FromRequestParts<Arc<App>> for Engine {
                     .record_attempt(&source_network(ip), app.now())
                 {
                     Ok(()) => Problem::unauthenticated().into(),
-                    Err(TooSoon(seconds)) => Problem::too_many_requests()
+                    Err(TooManyAttemptsError(seconds)) => Problem::too_many_requests()
                         .with_retry_after(seconds)
                         .into(),
                 },

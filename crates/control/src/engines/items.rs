@@ -23,7 +23,7 @@ use crate::workspaces::role::Role;
 /// The public keys that this process currently has.
 pub(super) fn keys(app: &App) -> Item {
     // The document was made from values in this process.
-    let jwks = serde_json::from_slice(app.keys.ring().jwks()).unwrap_or_default();
+    let jwks = serde_json::from_slice(app.keys.key_set().jwks()).unwrap_or_default();
     Item::Keys(api::link::Keys { jwks })
 }
 
@@ -108,8 +108,8 @@ fn ports_of(ports: &[directory::Port], project_id: ProjectId) -> impl Iterator<I
     })
 }
 
-/// The names that no wildcard of another project may include meanwhile. A wildcard that is held is in
-/// no other one.
+/// The names that no wildcard of another project may include meanwhile. A wildcard that is held is
+/// in no other one.
 fn held_by(held: &[directory::HeldName], project_id: ProjectId) -> impl Iterator<Item = String> {
     let own = held
         .iter()

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use credentials::sign_statement;
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
-use store::projects::Visible;
+use store::projects::VisibleProject;
 use store::{Order, Paging, members, projects};
 use types::form::{self, Form};
 use types::permission::Permission;
@@ -30,12 +30,12 @@ use crate::pages::form::Form as SubmittedForm;
 use crate::pages::layout::{MessagePage, NextPath, PageRefusal, page_with, script_page, see_other};
 use crate::pages::signed_in;
 use crate::people::session::{SignedIn, Visitor};
-use crate::people::throttle::TooSoon;
+use crate::people::throttle::TooManyAttemptsError;
 use crate::projects::{TunnelHost, region_of};
 use crate::workspaces::role::Role;
 
-/// Redirects the browser back with a code, once the user has signed in. If the service of the tunnel
-/// receives facts about the user, a page states them first.
+/// Redirects the browser back with a code, once the user has signed in. If the service of the
+/// tunnel receives facts about the user, a page states them first.
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
@@ -119,7 +119,7 @@ fn finish(
 ) -> Result<Response, PageRefusal> {
     match app.engines.codes.record_attempt(&who.user.id, app.now()) {
         Ok(()) => Ok(redirect_back(app, who, request, by_page)?),
-        Err(TooSoon(seconds)) => Ok(too_many(seconds)),
+        Err(TooManyAttemptsError(seconds)) => Ok(too_many(seconds)),
     }
 }
 
@@ -180,7 +180,7 @@ fn share_page(who: &SignedIn, request: &Request, role: Role) -> Response {
 }
 
 /// Checks that the user may open streams to the tunnels of the project.
-async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> HandlerResult<Visible> {
+async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> HandlerResult<VisibleProject> {
     const PERMISSION: Permission = Permission::TunnelsStreamsCreateDelete;
     let principal = who.principal();
     let mut conn = app.store.read().await?;
@@ -382,8 +382,8 @@ fn message_page(status: StatusCode, title: &str, text: &str) -> Response {
     without_referrer(page_with(status, &MessagePage { title, text, link }))
 }
 
-/// A page with a form. Its address is not sent to other sites. Browsers send the forms of a page with
-/// the policy `no-referrer` with the origin `null`, which the platform refuses.
+/// A page with a form. Its address is not sent to other sites. Browsers send the forms of a page
+/// with the policy `no-referrer` with the origin `null`, which the platform refuses.
 fn with_own_referrer(mut response: Response) -> Response {
     response
         .headers_mut()

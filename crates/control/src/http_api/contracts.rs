@@ -21,7 +21,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 
 use crate::app::App;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// The documents and the catalogue of them.
 pub fn routes() -> Router<Arc<App>> {

@@ -10,13 +10,13 @@ use axum::routing::{MethodFilter, on};
 use crate::app::App;
 
 /// Adds a handler at the path of its operation: `Router::new().serve(WHOAMI, whoami)`.
-pub trait Serve {
+pub trait OperationRouter {
     /// Returns the router with one more operation.
     #[must_use]
     fn serve<T: 'static>(self, operation: &Operation, handler: impl Handler<T, Arc<App>>) -> Self;
 }
 
-impl Serve for Router<Arc<App>> {
+impl OperationRouter for Router<Arc<App>> {
     fn serve<T: 'static>(self, operation: &Operation, handler: impl Handler<T, Arc<App>>) -> Self {
         let filter = match operation.method {
             Method::Get => MethodFilter::GET,

@@ -9,7 +9,7 @@ use store::Store;
 use store::signing_keys::{self as stored, Status};
 use store::{SealedBytes, Tx};
 
-use super::ring::KeySet;
+use super::key_set::KeySet;
 use super::seal::Seal;
 use super::{KeyError, Keys, files};
 use crate::config::Config;
@@ -49,13 +49,13 @@ impl Keys {
             return Err(KeyError::Configured);
         }
         self.reload(store).await?;
-        if self.ring().find_by_status(Status::Next).is_none() {
+        if self.key_set().find_by_status(Status::Next).is_none() {
             self.publish_next_key(store, now).await?;
         }
-        let ring = self.ring();
-        let next = ring
+        let key_set = self.key_set();
+        let next = key_set
             .find_by_status(Status::Next)
-            .or(ring.find_by_status(Status::Active));
+            .or(key_set.find_by_status(Status::Active));
         // Another process was so quick that the new key is already the active one.
         let next = next.ok_or(KeyError::Cryptography)?;
         Ok(Rotation {
@@ -75,10 +75,10 @@ impl Keys {
         if !self.files.is_empty() {
             return Ok(());
         }
-        let ring = self.ring();
+        let key_set = self.key_set();
         let (active, next) = (
-            ring.find_by_status(Status::Active),
-            ring.find_by_status(Status::Next),
+            key_set.find_by_status(Status::Active),
+            key_set.find_by_status(Status::Next),
         );
         if let (Some(active), Some(next)) = (active, next) {
             if signs_from(next.created_at) <= now {
@@ -89,7 +89,7 @@ impl Keys {
                 }
                 self.reload(store).await?;
             }
-        } else if self.is_due(&ring, now) {
+        } else if self.is_due(&key_set, now) {
             match self.publish_next_key(store, now).await {
                 Err(error @ KeyError::TooMany) => tracing::warn!(%error, "no new signing key"),
                 other => other?,
@@ -100,8 +100,8 @@ impl Keys {
 
     /// True if the next key has to be created now, so that it can sign when the period of the
     /// current one ends.
-    fn is_due(&self, ring: &KeySet, now: Timestamp) -> bool {
-        let since = ring
+    fn is_due(&self, key_set: &KeySet, now: Timestamp) -> bool {
+        let since = key_set
             .find_by_status(Status::Active)
             .and_then(|key| key.activated_at);
         let (Some(every), Some(since)) = (self.rotate_every, since) else {
@@ -112,7 +112,7 @@ impl Keys {
 
     /// Creates the next key, unless there is one.
     async fn publish_next_key(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
-        if self.ring().metadata().len() >= MAX_KEYS {
+        if self.key_set().metadata().len() >= MAX_KEYS {
             return Err(KeyError::TooMany);
         }
         let mut tx = store.begin().await?;
@@ -130,7 +130,7 @@ impl Keys {
             .unwrap_or(Timestamp::MIN);
         let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= retired_by);
         if !self
-            .ring()
+            .key_set()
             .metadata()
             .iter()
             .any(|key| is_over(key.retired_at))

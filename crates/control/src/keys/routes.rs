@@ -8,7 +8,7 @@ use axum::Router;
 
 use super::{identity_keys, jwks, relay_key};
 use crate::app::App;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 use crate::oauth::for_any_origin;
 
 /// Public keys for engines, relays and clients that verify tokens of the platform, and for services

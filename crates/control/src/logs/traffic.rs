@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::caller::{Caller, LogsRead, access};
 use crate::http_api::extract::{Query, Segment};
 use crate::http_api::problem::{HandlerResult, bad};
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 use crate::logs::timeline::{Range, rfc3339};
 
 /// The routes of this module.

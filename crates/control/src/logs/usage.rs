@@ -18,7 +18,7 @@ use crate::caller::access;
 use crate::caller::{Caller, PlanRead};
 use crate::http_api::extract::{Query, Segment};
 use crate::http_api::problem::HandlerResult;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 use crate::logs::timeline::{Range, rfc3339};
 
 /// The routes of this module.

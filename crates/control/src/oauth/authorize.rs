@@ -31,7 +31,7 @@ use crate::pages::layout::{MessagePage, PageRefusal, page_leading_to, page_with,
 use crate::pages::signed_in;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{SignedIn, Visitor, later};
-use crate::people::throttle::TooSoon;
+use crate::people::throttle::TooManyAttemptsError;
 
 /// The consent page. It is never skipped, even for a client that was approved before: a public
 /// client cannot prove that it is the same client (RFC 9700 section 4.14).
@@ -45,8 +45,8 @@ pub(super) async fn show(
         Ok(parameters) => parameters,
         Err(refused) => return Ok(refused_response(&app, refused)),
     };
-    // Only a signed-in user makes the platform fetch a document. The callback is not known before, so
-    // a silent request without a session gets the sign-in page as well.
+    // Only a signed-in user makes the platform fetch a document. The callback is not known before,
+    // so a silent request without a session gets the sign-in page as well.
     let visitor = match parameters.document_url(&app.config.oauth) {
         Some(_) => Visitor::SignedIn(signed_in(visitor, &format!("{AUTHORIZE}?{query}"))?),
         None => visitor,
@@ -144,7 +144,9 @@ fn unusable_document(url: &DocumentUrl, error: &DocumentError) -> AuthorizationE
     let host = url.host();
     tracing::info!(host, %error, "the metadata document of an OAuth client was not used");
     match error {
-        DocumentError::TooSoon(TooSoon(seconds)) => AuthorizationError::TooSoon(*seconds),
+        DocumentError::TooSoon(TooManyAttemptsError(seconds)) => {
+            AuthorizationError::TooSoon(*seconds)
+        }
         DocumentError::Busy => AuthorizationError::TooSoon(BUSY_SECONDS),
         other => AuthorizationError::Page(format!("its client is at {host}, and {other}")),
     }

@@ -14,7 +14,7 @@ use types::id::UserId;
 use super::client_document::{self, BadDocument};
 use super::clients::Client;
 use super::document_url::DocumentUrl;
-use crate::people::throttle::{Limits, Throttle, TooSoon};
+use crate::people::throttle::{Limits, Throttle, TooManyAttemptsError};
 use crate::webhooks::{SenderError, Targets, WebhooksConfig, guarded_client};
 
 /// Fetches documents, and caches the clients that they describe.
@@ -34,7 +34,7 @@ pub(super) struct ClientDocuments {
 pub(super) enum DocumentError {
     /// The user has caused many fetches.
     #[error("too many descriptions of clients were requested")]
-    TooSoon(TooSoon),
+    TooSoon(TooManyAttemptsError),
     /// Too many fetches are running.
     #[error("too many descriptions of clients are being requested")]
     Busy,

@@ -34,7 +34,7 @@ use crate::pages::form::Form;
 use crate::pages::layout::{MessagePage, PageRefusal, page, page_with};
 use crate::pages::signed_in;
 use crate::people::session::{SignedIn, Visitor};
-use crate::people::throttle::TooSoon;
+use crate::people::throttle::TooManyAttemptsError;
 
 #[derive(Template)]
 #[template(path = "device.html")]
@@ -86,7 +86,7 @@ pub(super) async fn submit(
                 ),
             },
         )),
-        DeviceGrantLookup::TooSoon(TooSoon(seconds)) => {
+        DeviceGrantLookup::TooSoon(TooManyAttemptsError(seconds)) => {
             let page = CodePage {
                 user_code: "",
                 error: Some("Too many attempts. Wait a little and try again."),
@@ -150,7 +150,7 @@ enum DeviceGrantLookup<'a> {
         client: &'a Client,
     },
     NotFound,
-    TooSoon(TooSoon),
+    TooSoon(TooManyAttemptsError),
 }
 
 /// Looks a code up. A code that does not exist counts as a guess of the user, over all sessions,

@@ -12,7 +12,7 @@ use axum::routing::{get, post};
 use super::cors::for_any_origin;
 use super::{authorize, device, device_authorization, metadata, revoke, token};
 use crate::app::App;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// Metadata, endpoints for programs, and pages for users.
 pub fn routes() -> Router<Arc<App>> {

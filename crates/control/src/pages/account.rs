@@ -10,7 +10,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use store::audit::Entry;
 use store::passkeys::Passkey;
-use store::projects::{List, Project, Reach, Sort};
+use store::projects::{List, Project, ProjectSelection, Sort};
 use store::sessions::Session;
 use store::workspaces::Membership;
 use store::{Conn, Order, Paging};
@@ -305,7 +305,7 @@ async fn projects_of(
     let tenant: Vec<_> = workspaces.iter().map(|membership| membership.id).collect();
     let list = List {
         workspaces: &tenant,
-        reach: Reach::All,
+        selection: ProjectSelection::All,
         search: None,
         sort: Sort::Name,
         order: Order::Asc,

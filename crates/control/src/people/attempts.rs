@@ -20,7 +20,7 @@ use types::id::UserId;
 use super::notices::{self, Notice};
 use super::session::later;
 use super::sign_in::SignInError;
-use super::throttle::{Limits, TooSoon};
+use super::throttle::{Limits, TooManyAttemptsError};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::http_api::problem::HandlerResult;
@@ -89,7 +89,7 @@ impl AttemptKey {
             }
         }
         // Concurrent attempts have won every round.
-        Err(TooSoon(1).into())
+        Err(TooManyAttemptsError(1).into())
     }
 
     /// Resets the counter, in the transaction of the successful attempt.

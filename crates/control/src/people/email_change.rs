@@ -17,7 +17,7 @@ use types::problem::Problem;
 use super::email::Email;
 use super::secret_link::LinkSecret;
 use super::session::{SignedIn, later};
-use super::throttle::TooSoon;
+use super::throttle::TooManyAttemptsError;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::http_api::problem::HandlerResult;
@@ -42,7 +42,7 @@ pub async fn request(
     for key in keys.into_iter().flatten() {
         changes
             .record_attempt(key, now)
-            .map_err(|TooSoon(seconds)| {
+            .map_err(|TooManyAttemptsError(seconds)| {
                 let detail = "Too many mails were requested. Wait a little and try again.";
                 Problem::too_many_requests()
                     .with_detail(detail)

@@ -17,7 +17,7 @@ use super::notices::{self, Notice};
 use super::password::Password;
 use super::secret_link::LinkSecret;
 use super::session::later;
-use super::throttle::TooSoon;
+use super::throttle::TooManyAttemptsError;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::http_api::problem::HandlerResult;
@@ -32,7 +32,9 @@ use crate::mail::Message;
 pub async fn request(app: &Arc<App>, email: Email, ip: IpAddr) -> HandlerResult<()> {
     let now = app.now();
     let requests = &app.people.reset_requests;
-    if let Err(TooSoon(seconds)) = requests.networks.record_attempt(&source_network(ip), now) {
+    if let Err(TooManyAttemptsError(seconds)) =
+        requests.networks.record_attempt(&source_network(ip), now)
+    {
         return Err(Problem::too_many_requests()
             .with_retry_after(seconds)
             .into());

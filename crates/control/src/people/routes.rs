@@ -7,7 +7,7 @@ use axum::Router;
 
 use super::{session_list, user};
 use crate::app::App;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// The current user and its sessions.
 pub fn routes() -> Router<Arc<App>> {

@@ -13,7 +13,7 @@ use super::confirm::use_code;
 use super::email::Email;
 use super::password::{HashError, Password, Verdict};
 use super::session::{self, Browser, PendingSignIn, StartedSession};
-use super::throttle::TooSoon;
+use super::throttle::TooManyAttemptsError;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::http_api::problem::{HandlerResult, Refusal};
@@ -41,8 +41,8 @@ impl SignInError {
     }
 }
 
-impl From<TooSoon> for SignInError {
-    fn from(TooSoon(seconds): TooSoon) -> Self {
+impl From<TooManyAttemptsError> for SignInError {
+    fn from(TooManyAttemptsError(seconds): TooManyAttemptsError) -> Self {
         Self::TooSoon(seconds)
     }
 }

@@ -123,13 +123,13 @@ impl Limits {
         count: u32,
         last: Timestamp,
         now: Timestamp,
-    ) -> Result<(), TooSoon> {
+    ) -> Result<(), TooManyAttemptsError> {
         // If the clock was set back, the wait restarts. Otherwise it would last until the clock
         // reaches its old value again.
         let passed = now.duration_since(last.min(now));
         let remaining = self.wait(count).saturating_sub(passed);
         if remaining > SignedDuration::ZERO {
-            return Err(TooSoon(whole_seconds(remaining)));
+            return Err(TooManyAttemptsError(whole_seconds(remaining)));
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ struct AttemptCount {
 /// The wait is not over. The value is the number of whole seconds, rounded up, until the next
 /// attempt can succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooSoon(pub u32);
+pub struct TooManyAttemptsError(pub u32);
 
 impl<K: Hash + Eq + Clone> Throttle<K> {
     pub fn new(limits: Limits) -> Self {
@@ -163,7 +163,7 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
     ///
     /// # Errors
     /// The wait is not over.
-    pub fn record_attempt(&self, key: &K, now: Timestamp) -> Result<(), TooSoon> {
+    pub fn record_attempt(&self, key: &K, now: Timestamp) -> Result<(), TooManyAttemptsError> {
         let mut tries = self.attempts.lock();
         if let Some(known) = tries.get_mut(key) {
             if self.limits.has_expired(known, now) {
@@ -249,9 +249,15 @@ mod tests {
         let mut now = 0;
         for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
             assert_eq!(throttle.record_attempt(&"ada", at(now)), Ok(()));
-            assert_eq!(throttle.record_attempt(&"ada", at(now)), Err(TooSoon(wait)));
+            assert_eq!(
+                throttle.record_attempt(&"ada", at(now)),
+                Err(TooManyAttemptsError(wait))
+            );
             let almost = at(now + i64::from(wait)) - SignedDuration::from_millis(1);
-            assert_eq!(throttle.record_attempt(&"ada", almost), Err(TooSoon(1)));
+            assert_eq!(
+                throttle.record_attempt(&"ada", almost),
+                Err(TooManyAttemptsError(1))
+            );
             now += i64::from(wait);
         }
     }
@@ -274,7 +280,10 @@ mod tests {
         let mut now = 0;
         for wait in [60, 120, 240, 480, 960, 1920, 3840, 7680, 14400, 14400] {
             assert_eq!(throttle.record_attempt(&"ada", at(now)), Ok(()));
-            assert_eq!(throttle.record_attempt(&"ada", at(now)), Err(TooSoon(wait)));
+            assert_eq!(
+                throttle.record_attempt(&"ada", at(now)),
+                Err(TooManyAttemptsError(wait))
+            );
             now += i64::from(wait);
         }
     }
@@ -315,7 +324,10 @@ mod tests {
     fn a_clock_that_is_set_back_does_not_lengthen_the_wait() {
         let throttle = used_up(Limits::ACCOUNT);
         throttle.record_attempt(&"ada", at(0)).unwrap();
-        assert_eq!(throttle.record_attempt(&"ada", at(-7200)), Err(TooSoon(1)));
+        assert_eq!(
+            throttle.record_attempt(&"ada", at(-7200)),
+            Err(TooManyAttemptsError(1))
+        );
         assert_eq!(throttle.record_attempt(&"ada", at(-7199)), Ok(()));
     }
 

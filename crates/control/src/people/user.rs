@@ -8,13 +8,13 @@ use axum::extract::State;
 
 use super::email_change;
 use crate::app::App;
-use crate::caller::{Anyone, Caller};
+use crate::caller::{AnyCaller, Caller};
 use crate::http_api::problem::HandlerResult;
 use crate::http_api::wire::date;
 
 pub(super) async fn get(
     State(app): State<Arc<App>>,
-    caller: Caller<Anyone>,
+    caller: Caller<AnyCaller>,
 ) -> HandlerResult<Json<User>> {
     let user = caller.principal.user;
     let pending = email_change::pending(&app, &user).await?;

@@ -23,7 +23,7 @@ use crate::caller::access;
 use crate::caller::{Caller, Principal, ProjectsRead, ProjectsWrite};
 use crate::http_api::extract::{OptionalBody, Path, Query, Segment};
 use crate::http_api::problem::{HandlerResult, Refusal};
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 use crate::http_api::wire::date;
 use crate::projects::settings;
 use crate::projects::{audit_entry, region_of};

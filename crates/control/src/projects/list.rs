@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::control::projects::ProjectList;
 use axum::Json;
 use axum::extract::State;
-use store::projects::{self, List, Reach, Sort};
+use store::projects::{self, List, ProjectSelection, Sort};
 use store::{Conn, workspaces};
 use types::id::{ProjectId, WorkspaceId};
 
@@ -38,9 +38,9 @@ pub(super) async fn list(
     let reached = projects_in_boundary(&mut conn, who, &tenant).await?;
     let list = List {
         workspaces: &tenant,
-        reach: match &reached {
-            None => Reach::All,
-            Some(projects) => Reach::Only {
+        selection: match &reached {
+            None => ProjectSelection::All,
+            Some(projects) => ProjectSelection::Only {
                 projects,
                 workspaces: &[],
             },

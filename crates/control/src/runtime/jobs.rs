@@ -4,17 +4,17 @@
 //! so at the same time. Only one of them deletes ([`store::Lock::Purge`]), and one transaction
 //! charges each period.
 
+mod expiring_rows;
 mod maintenance;
 mod purge;
-mod stale;
 
 use tokio::sync::watch;
 
+pub use self::expiring_rows::ExpiringRows;
 pub(crate) use self::maintenance::run;
 pub use self::maintenance::{EVERY, pass, renew};
 pub(crate) use self::purge::ago;
 pub use self::purge::purge;
-pub use self::stale::Stale;
 
 /// Progress of the maintenance task; a part of [`crate::app::App`].
 #[derive(Debug)]

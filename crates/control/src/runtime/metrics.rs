@@ -16,7 +16,7 @@ use metrics::{counter, gauge, histogram};
 use tokio::time::Instant;
 
 pub(crate) use self::watch::watch;
-use crate::runtime::jobs::Stale;
+use crate::runtime::jobs::ExpiringRows;
 
 /// Registers the metrics. Call it after the recorder was installed.
 pub(crate) fn begin() {
@@ -115,8 +115,8 @@ pub(crate) fn records_removed(rows: u64) {
 }
 
 /// Counts deleted rows.
-pub(crate) fn purged(stale: Stale, rows: u64) {
-    counter!(table::PURGED, "kind" => stale.as_str()).increment(rows);
+pub(crate) fn purged(kind: ExpiringRows, rows: u64) {
+    counter!(table::PURGED, "kind" => kind.as_str()).increment(rows);
 }
 
 /// Records the time by which our clock is ahead of the database's.
@@ -125,8 +125,8 @@ pub(crate) fn clock_skew(ahead: SignedDuration) {
 }
 
 /// Records the time since the oldest row of a kind expired.
-pub(crate) fn purge_overdue(stale: Stale, overdue: SignedDuration) {
-    gauge!(table::PURGE_OVERDUE, "kind" => stale.as_str()).set(overdue.as_secs_f64());
+pub(crate) fn purge_overdue(kind: ExpiringRows, overdue: SignedDuration) {
+    gauge!(table::PURGE_OVERDUE, "kind" => kind.as_str()).set(overdue.as_secs_f64());
 }
 
 /// Counts subscriptions that were renewed.

@@ -9,7 +9,7 @@ use axum::Router;
 
 use super::{deliveries, manage, read};
 use crate::app::App;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// Endpoints and their deliveries.
 pub fn routes() -> Router<Arc<App>> {

@@ -13,7 +13,7 @@ use credentials::webhook::{Message, headers};
 use daemon::counts::Counts;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use store::deliveries::{self, Attempt, Delivery, Due, Outcome};
+use store::deliveries::{self, Attempt, Delivery, DueDelivery, Outcome};
 use store::webhooks::{self, Status, Webhook};
 use store::{Tx, projects};
 use tokio::task::{self, JoinError, JoinSet};
@@ -75,10 +75,10 @@ impl InFlightDeliveries {
     }
 
     /// Selects the due deliveries that can start now, in their order.
-    fn choose(&self, due: &[Due]) -> Vec<DeliveryId> {
+    fn choose(&self, due: &[DueDelivery]) -> Vec<DeliveryId> {
         let mut webhooks = self.to_webhook.clone();
         let mut projects = self.of_project.clone();
-        let may_start = |due: &&Due| {
+        let may_start = |due: &&DueDelivery| {
             let is_below_limits = webhooks.get(&due.webhook_id) < MAX_TO_WEBHOOK
                 && projects.get(&due.project_id) < MAX_OF_PROJECT;
             if is_below_limits {
@@ -389,7 +389,7 @@ mod tests {
     #[tokio::test]
     async fn the_number_of_deliveries_in_flight_is_limited() {
         let due: Vec<_> = (0..100)
-            .map(|number| Due {
+            .map(|number| DueDelivery {
                 id: DeliveryId::new(number, [0; 10]),
                 webhook_id: WebhookId::new(number, [0; 10]),
                 project_id: ProjectId::new(number, [0; 10]),

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use metrics_exporter_prometheus::BuildError;
 
-use super::respond::{HEALTH_PATH, READY_PATH};
+use super::responder::{HEALTH_PATH, READY_PATH};
 use crate::config::{SecretString, Warning};
 
 /// Configuration of the metrics listener.

@@ -97,12 +97,12 @@ impl<K: Hash + Eq> Buckets<K> {
 
 /// Recently added keys, in the same limited memory.
 #[derive(Debug)]
-pub struct Recent<K> {
+pub struct RecentKeys<K> {
     retention: Duration,
     added_at: Mutex<Generations<K, Instant>>,
 }
 
-impl<K: Hash + Eq> Recent<K> {
+impl<K: Hash + Eq> RecentKeys<K> {
     /// Creates a set whose keys expire after this time.
     pub fn new(retention: Duration) -> Self {
         Self {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_recent_key_expires() {
-        let recent = Recent::new(Duration::from_mins(1));
+        let recent = RecentKeys::new(Duration::from_mins(1));
         let now = Instant::now();
         recent.put(1, now);
         assert!(recent.contains(&1, now) && !recent.contains(&2, now));

@@ -9,13 +9,13 @@ use super::Tenancy;
 /// An option of a tunnel that this edition does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("`{option}` is not available on this engine")]
-pub struct Unavailable {
+pub struct UnavailableOption {
     /// The option as the agent wrote it: a field, or `field=value`.
     pub option: &'static str,
 }
 
-impl From<Unavailable> for Problem {
-    fn from(unavailable: Unavailable) -> Self {
+impl From<UnavailableOption> for Problem {
+    fn from(unavailable: UnavailableOption) -> Self {
         let field = unavailable
             .option
             .split('=')
@@ -25,8 +25,8 @@ impl From<Unavailable> for Problem {
     }
 }
 
-/// Refuses the first option that this engine does not have. A custom domain that it does not have is
-/// refused when host names are resolved ([`crate::live::Namespace::resolve`]).
+/// Refuses the first option that this engine does not have. A custom domain that it does not have
+/// is refused when host names are resolved ([`crate::live::Namespace::resolve`]).
 ///
 /// Call it with the options that the agent requested, and again after the token's boundary has
 /// set its own options.
@@ -34,7 +34,7 @@ pub fn refuse_unavailable(
     properties: &TunnelProperties,
     tenancy: &Tenancy,
     knows_countries: bool,
-) -> Result<(), Unavailable> {
+) -> Result<(), UnavailableOption> {
     let platform_options = [
         ("svc_auth", properties.svc_auth == Some(true)),
         ("challenge_mode", properties.challenge_mode == Some(true)),
@@ -73,7 +73,7 @@ pub fn refuse_unavailable(
         .into_iter()
         .find(|(_, is_requested)| *is_requested)
     {
-        Some((option, _)) => Err(Unavailable { option }),
+        Some((option, _)) => Err(UnavailableOption { option }),
         None => Ok(()),
     }
 }

@@ -64,7 +64,7 @@ pub struct BasicCredentials {
 
 /// `Authorization` of a request to a tunnel with link passwords.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Basic {
+pub enum BasicAuth {
     /// No header, or another scheme.
     Absent,
     /// Credentials that are not well formed, or next to another `Authorization`.
@@ -91,10 +91,11 @@ pub struct PasswordVerdict {
 /// Checks link passwords, a few at a time, and keeps the results.
 ///
 /// A request with a known result takes no lock. The key of a result is a keyed hash of the tunnel's
-/// hashes and the presented credentials, so a result never changes, and a changed password has none.
+/// hashes and the presented credentials, so a result never changes, and a changed password has
+/// none.
 ///
-/// Tunnels have separate limits of checks and of wrong passwords, so that the visitors of one tunnel
-/// cannot lock out those of another. Tunnels with the same names and hashes share them.
+/// Tunnels have separate limits of checks and of wrong passwords, so that the visitors of one
+/// tunnel cannot lock out those of another. Tunnels with the same names and hashes share them.
 #[derive(Debug)]
 pub struct PasswordChecks {
     key: hmac::Key,
@@ -117,10 +118,11 @@ struct TunnelQueue {
 /// The results of checks, and the wrong passwords of each source.
 #[derive(Debug)]
 struct Results {
-    /// Right passwords. The key has the name of the entry, so a password for every name is in it once.
+    /// Right passwords. The key has the name of the entry, so a password for every name is in it
+    /// once.
     right: Cache<()>,
-    /// Wrong passwords, with the name that was sent. They are separate, so that guesses evict no right
-    /// password.
+    /// Wrong passwords, with the name that was sent. They are separate, so that guesses evict no
+    /// right password.
     wrong: Cache<()>,
     guesses: Buckets<Guesser>,
 }
@@ -136,7 +138,7 @@ struct ResultKeys {
 /// A source of passwords, and the fingerprint of the tunnel's link passwords.
 type Guesser = (IpAddr, Digest);
 
-impl Basic {
+impl BasicAuth {
     /// Reads the values of all `Authorization` fields. The scheme's case does not matter (RFC 9110,
     /// 11.1).
     pub fn from_values<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
@@ -192,19 +194,20 @@ impl PasswordChecks {
         }
     }
 
-    /// The state of the password in a request from `source`, and the check that is required if it is
-    /// [`PasswordProof::Unchecked`]. `verdict` is the result of an earlier check for this request.
+    /// The state of the password in a request from `source`, and the check that is required if it
+    /// is [`PasswordProof::Unchecked`]. `verdict` is the result of an earlier check for this
+    /// request.
     pub fn state(
         &self,
         policy: &TunnelPolicy,
-        basic: Basic,
+        basic: BasicAuth,
         source: IpAddr,
         verdict: Option<&PasswordVerdict>,
     ) -> (PasswordProof, Option<PasswordCheck>) {
         let presented = match basic {
-            Basic::Absent => return (PasswordProof::Absent, None),
-            Basic::Malformed => return (PasswordProof::Malformed, None),
-            Basic::Presented(presented) => presented,
+            BasicAuth::Absent => return (PasswordProof::Absent, None),
+            BasicAuth::Malformed => return (PasswordProof::Malformed, None),
+            BasicAuth::Presented(presented) => presented,
         };
         // Such a tunnel cannot be opened. No password is right there.
         let Some(passwords) = policy.link_passwords() else {
@@ -281,8 +284,8 @@ impl PasswordChecks {
         timeout(MAX_WAIT, places).await.ok()?
     }
 
-    /// Takes a place in the queue of a tunnel, and returns the semaphore of the check that runs. The
-    /// queue exists as long as the place.
+    /// Takes a place in the queue of a tunnel, and returns the semaphore of the check that runs.
+    /// The queue exists as long as the place.
     fn join(&self, fingerprint: &Digest) -> Option<(OwnedSemaphorePermit, Arc<Semaphore>)> {
         let mut tunnels = self.tunnels.lock();
         // Each place has a reference.
@@ -371,8 +374,8 @@ pub const CHECKS_AT_ONCE: usize = 2;
 /// Checks of all tunnels that run or wait.
 const MAX_WAITING: usize = 4_096;
 
-/// Checks of one tunnel that run or wait. A browser may send a hundred requests at once when the agent
-/// has opened its tunnel again; the first check answers all of them.
+/// Checks of one tunnel that run or wait. A browser may send a hundred requests at once when the
+/// agent has opened its tunnel again; the first check answers all of them.
 const MAX_WAITING_AT_TUNNEL: usize = 128;
 
 /// Time that a check may wait.

@@ -9,6 +9,7 @@ mod cache;
 mod certificate;
 mod changes;
 pub mod community;
+mod credential_uses;
 mod decide;
 mod digest;
 mod jwks;
@@ -18,7 +19,6 @@ mod policy;
 mod publication;
 mod tenancy;
 mod tokens;
-mod uses;
 
 pub use bearer::Bearer;
 pub use boundary_check::{
@@ -35,7 +35,7 @@ pub(crate) use decide::{PASSWORD_AND_PROOF, hostname_taken_down};
 pub use digest::Digest;
 pub use jwks::{JwksError, JwksSource};
 pub use link_password::{
-    Basic, BasicCredentials, CHECKS_AT_ONCE, PasswordCheck, PasswordChecks, PasswordProof,
+    BasicAuth, BasicCredentials, CHECKS_AT_ONCE, PasswordCheck, PasswordChecks, PasswordProof,
     PasswordVerdict,
 };
 pub(crate) use pending_update::{CHECK_PAUSE, UPDATE_WAIT, wait_for_update};

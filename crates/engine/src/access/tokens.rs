@@ -14,9 +14,9 @@ use types::root::Root;
 
 use super::cache::{Cache, Entry};
 use super::changes::{ChangeScope, Invalidations, PendingInvalidations};
+use super::credential_uses::CredentialUses;
 use super::digest::Digest;
 use super::pending_update::UpdateWaits;
-use super::uses::CredentialUses;
 use crate::directory::{Credential, CredentialMatcher, Directory};
 
 /// Verifies tokens. Shared by all workers; a verification holds no lock that another one waits for.

@@ -42,13 +42,13 @@ pub(crate) use self::rates::SourceAddress;
 use crate::access::{Tenancy, Tokens};
 use crate::clock::Clock;
 use crate::directory::Project;
-use crate::live::{Live, LoadMetric, View};
+use crate::live::{LoadMetric, TunnelRegistry, View};
 use crate::webtty::Sessions;
 
 /// State shared by the handlers.
 #[derive(Debug)]
 pub struct Api<A> {
-    pub live: Arc<Live<A>>,
+    pub live: Arc<TunnelRegistry<A>>,
     pub closer: Arc<dyn TunnelCloser<A>>,
     pub tokens: Arc<Tokens>,
     pub clock: Arc<dyn Clock>,

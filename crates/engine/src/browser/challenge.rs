@@ -12,7 +12,7 @@ use aws_lc_rs::digest;
 
 use super::cookies;
 use super::long_target::LongTarget;
-use super::once::{OneTimeError, OneTimeIds};
+use super::one_time_ids::{OneTimeError, OneTimeIds};
 use super::redirect_target::RedirectTarget;
 use super::seals::{Purpose, Seals};
 use crate::random::random_bytes;
@@ -21,7 +21,7 @@ use crate::random::random_bytes;
 #[derive(Debug)]
 pub(crate) struct Challenges {
     solved: OneTimeIds,
-    load: Load,
+    load: PuzzleRates,
 }
 
 /// Redirect of a browser to the challenge page.
@@ -65,7 +65,7 @@ impl Default for Challenges {
     fn default() -> Self {
         Self {
             solved: OneTimeIds::new(PUZZLE_SECONDS + LEEWAY_SECONDS, SOLVED),
-            load: Load::default(),
+            load: PuzzleRates::default(),
         }
     }
 }
@@ -212,13 +212,13 @@ fn difficulty(per_second: u32) -> u8 {
 /// Counters of the puzzles for hosts in the current second. Hosts that share a counter make the
 /// puzzles slightly harder for each other. The table cannot overflow.
 #[derive(Debug)]
-struct Load {
+struct PuzzleRates {
     /// The upper half of a counter is the second, the lower half is the count.
     counters: Box<[AtomicU64]>,
     hasher: RandomState,
 }
 
-impl Default for Load {
+impl Default for PuzzleRates {
     fn default() -> Self {
         Self {
             counters: (0..COUNTERS).map(|_| AtomicU64::new(0)).collect(),
@@ -227,7 +227,7 @@ impl Default for Load {
     }
 }
 
-impl Load {
+impl PuzzleRates {
     /// Counts a puzzle for the host. Returns the count of the current second.
     fn count(&self, host: &str, now: i64) -> u32 {
         let second = u64::from(low_half(now.unsigned_abs()));
@@ -406,7 +406,7 @@ mod tests {
         ] {
             assert_eq!(difficulty(per_second), bits, "{per_second}");
         }
-        let load = Load::default();
+        let load = PuzzleRates::default();
         let counts: Vec<u32> = (0..3).map(|_| load.count("a.example", NOW)).collect();
         assert_eq!(counts, [1, 2, 3]);
         assert_eq!(load.count("a.example", NOW + 1), 1);

@@ -9,7 +9,7 @@
 mod challenge;
 mod cookies;
 mod long_target;
-mod once;
+mod one_time_ids;
 mod page;
 mod page_footer;
 mod redirect_target;

@@ -20,7 +20,7 @@ use types::tunnel::IdentityClaim;
 
 use super::cookies::{self, EdgeCookies};
 use super::long_target::LongTarget;
-use super::once::{OneTimeError, OneTimeIds};
+use super::one_time_ids::{OneTimeError, OneTimeIds};
 use super::redirect_target::RedirectTarget;
 use super::seals::{Purpose, Seals};
 use super::session::Session;
@@ -373,8 +373,8 @@ fn nonce_of(secret: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(digest)
 }
 
-/// Limit of restarts of one sign-in. The first one is for the secret that the browser keeps. Another
-/// one is necessary only if that secret expired in between.
+/// Limit of restarts of one sign-in. The first one is for the secret that the browser keeps.
+/// Another one is necessary only if that secret expired in between.
 const MAX_RESTARTS: u8 = 3;
 /// Time limit of a sign-in in seconds. It allows for a password, a second factor and an email.
 const PENDING_SECONDS: i64 = 30 * 60;

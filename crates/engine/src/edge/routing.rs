@@ -15,7 +15,8 @@ use types::tunnel;
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info::ConnectionInfo;
 use crate::access::{
-    self, Basic, Bearer, EdgeRequest, PasswordCheck, PasswordProof, PasswordVerdict, Proof, Rule,
+    self, BasicAuth, Bearer, EdgeRequest, PasswordCheck, PasswordProof, PasswordVerdict, Proof,
+    Rule,
 };
 use crate::agents::Agent;
 use crate::browser::EdgeCookies;
@@ -141,7 +142,8 @@ const FORBIDDEN_UPGRADES: &[&str] = &["h2c", "h2", "h3", "tls", "http"];
 pub(crate) enum Rejection {
     /// The edge's own response.
     Answer(Answer),
-    /// The link password has to be checked first. The request is then routed again, with the result.
+    /// The link password has to be checked first. The request is then routed again, with the
+    /// result.
     VerifyPassword(Box<PasswordCheck>),
 }
 
@@ -331,7 +333,7 @@ fn link_password<H: HeaderFields>(
     if !policy.required_proofs().password {
         return (PasswordProof::Absent, None);
     }
-    let basic = Basic::from_values(values(headers, FieldKind::Authorization));
+    let basic = BasicAuth::from_values(values(headers, FieldKind::Authorization));
     let source = inbound.connection.source;
     core.link_passwords
         .state(policy, basic, source, inbound.password)

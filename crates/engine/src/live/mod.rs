@@ -1,13 +1,14 @@
 //! The single owner of all live state: clients, their tunnels, and their watchers.
 //!
 //! It has three kinds of callers, which do not depend on each other. Agents' sessions register
-//! clients and open tunnels ([`Live::add_client`], [`Live::open_tunnel`]). The edge looks up host
-//! names ([`Live::route`], [`Live::find`]); these two never lock. Watchers subscribe
-//! ([`Live::subscribe`]) and get a snapshot and the changes after it, both from the same instant.
+//! clients and open tunnels ([`TunnelRegistry::add_client`], [`TunnelRegistry::open_tunnel`]). The
+//! edge looks up host names ([`TunnelRegistry::route`], [`TunnelRegistry::find`]); these two never
+//! lock. Watchers subscribe ([`TunnelRegistry::subscribe`]) and get a snapshot and the changes
+//! after it, both from the same instant.
 //!
 //! All changes happen under one lock, and each is sent to the watchers before the lock is
 //! released, so events have the order of the changes. Nothing here does IO or awaits. The code is
-//! independent of agents: [`Live`] is generic over the handle that opens streams to them.
+//! independent of agents: [`TunnelRegistry`] is generic over the handle that opens streams to them.
 //!
 //! State is only in memory (EN-9): after a restart agents reconnect and open their tunnels again.
 
@@ -29,7 +30,7 @@ pub use counts::{Counts, Online};
 pub use group::{Health, LoadMetric};
 pub use hostnames::{HostnameError, Namespace, PublishedName, Requester};
 pub use limits::LiveLimits;
-pub use owner::Live;
+pub use owner::TunnelRegistry;
 pub use view::View;
 pub(crate) use view::write_array;
 pub use watch::{
@@ -70,7 +71,7 @@ impl Identity {
 pub struct ClientHandle<A> {
     pub identity: Identity,
     pub project: Arc<Project>,
-    /// A client that was added with [`Live::add_client`].
+    /// A client that was added with [`TunnelRegistry::add_client`].
     pub client_id: ClientId,
     pub agent: Arc<A>,
 }

@@ -33,7 +33,7 @@ use crate::random::random_bytes;
 
 /// All live state of an engine. Shared by every worker; `A` is the handle of an agent.
 #[derive(Debug)]
-pub struct Live<A> {
+pub struct TunnelRegistry<A> {
     limits: LiveLimits,
     clock: Arc<dyn Clock>,
     by_hostname: papaya::HashMap<Hostname, NameHolders<A>>,
@@ -65,7 +65,7 @@ struct ClientEntry {
     tunnels: BTreeSet<u64>,
 }
 
-impl<A: LoadMetric> Live<A> {
+impl<A: LoadMetric> TunnelRegistry<A> {
     pub fn new(limits: LiveLimits, clock: Arc<dyn Clock>) -> Arc<Self> {
         let recent_hostnames =
             RecentHostnames::new(limits.remembered_hostnames, limits.hostname_memory);
@@ -95,7 +95,8 @@ impl<A: LoadMetric> Live<A> {
         ClientId::new(unix_millis(self.clock.now()), random_bytes())
     }
 
-    /// Registers a control channel: `client.created`. Its id comes from [`Live::new_client_id`].
+    /// Registers a control channel: `client.created`. Its id comes from
+    /// [`TunnelRegistry::new_client_id`].
     ///
     /// # Errors
     /// [`ClientLimitError`] at [`LiveLimits::clients`], or at the limit of the project's plan.
@@ -288,8 +289,8 @@ impl<A: LoadMetric> Live<A> {
         Some(closed)
     }
 
-    /// Closes a tunnel for a caller of the Engine API: `tunnel.deleted`. Its visits are to be ended.
-    /// Returns false if the tunnel is not online any more.
+    /// Closes a tunnel for a caller of the Engine API: `tunnel.deleted`. Its visits are to be
+    /// ended. Returns false if the tunnel is not online any more.
     pub fn close_for_caller(&self, tunnel: &LiveTunnel<A>) -> bool {
         let closed = self.close_tunnel(&tunnel.view.client_id, &tunnel.view.id);
         if let Some(closed) = &closed {
@@ -360,7 +361,7 @@ impl<A: LoadMetric> Live<A> {
     }
 
     /// Any tunnel with this host name. Tunnels that share it look the same to a visitor.
-    /// [`Live::route`] chooses the one that serves, once for each visitor.
+    /// [`TunnelRegistry::route`] chooses the one that serves, once for each visitor.
     pub fn any_tunnel_at(&self, hostname: &str) -> Option<Arc<LiveTunnel<A>>> {
         let holders = self.by_hostname.pin();
         holders.get(hostname)?.members().first().map(Arc::clone)

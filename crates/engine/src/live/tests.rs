@@ -23,7 +23,7 @@ use types::tunnel::TunnelProperties;
 use super::*;
 use crate::clock::ManualClock;
 
-type Live = super::Live<&'static str>;
+type TunnelRegistry = super::TunnelRegistry<&'static str>;
 
 fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::at(
@@ -31,19 +31,23 @@ fn clock() -> Arc<ManualClock> {
     ))
 }
 
-fn live() -> Arc<Live> {
-    Live::new(LiveLimits::default(), clock())
+fn live() -> Arc<TunnelRegistry> {
+    TunnelRegistry::new(LiveLimits::default(), clock())
 }
 
-fn limited(limits: LiveLimits) -> Arc<Live> {
-    Live::new(limits, clock())
+fn limited(limits: LiveLimits) -> Arc<TunnelRegistry> {
+    TunnelRegistry::new(limits, clock())
 }
 
 fn user(name: &str) -> Identity {
     Identity::new("default", &credentials::Identity::User(name.to_owned()))
 }
 
-fn connect(live: &Live, identity: &Identity, agent: &'static str) -> ClientHandle<&'static str> {
+fn connect(
+    live: &TunnelRegistry,
+    identity: &Identity,
+    agent: &'static str,
+) -> ClientHandle<&'static str> {
     let project = Arc::new(Project::community());
     let mut view = Client::online(live.new_client_id());
     view.project_id = Some(identity.project.to_string());
@@ -65,7 +69,7 @@ fn asked(properties: Value) -> TunnelProperties {
 }
 
 fn open(
-    live: &Live,
+    live: &TunnelRegistry,
     owner: &ClientHandle<&'static str>,
     properties: Value,
 ) -> Result<OpenedTunnel<&'static str>, OpenTunnelError> {
@@ -141,7 +145,7 @@ impl WatcherState {
         known
     }
 
-    fn listed(live: &Live, view: &View) -> Self {
+    fn listed(live: &TunnelRegistry, view: &View) -> Self {
         let mut known = Self::default();
         for client in live.clients(view, usize::MAX) {
             known.insert(client.to_json());

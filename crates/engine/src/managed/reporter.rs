@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
     use crate::directory::Project;
-    use crate::live::{Live, LiveLimits};
+    use crate::live::{LiveLimits, TunnelRegistry};
 
     #[test]
     fn online_objects_are_reported_when_they_change() {
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn the_event_queue_is_bounded_and_lost_events_are_counted() {
         let clock = Arc::new(ManualClock::at("2026-11-20T17:30:00Z".parse().unwrap()));
-        let live: Arc<Live<()>> = Live::new(LiveLimits::default(), clock);
+        let live: Arc<TunnelRegistry<()>> = TunnelRegistry::new(LiveLimits::default(), clock);
         let mut events = live.subscribe_all(EVENTS);
         let client = Client::online(live.new_client_id());
         let project = Arc::new(Project::community());

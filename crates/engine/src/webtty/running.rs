@@ -20,14 +20,14 @@ use types::webtty::{RecordType, RecordingMode, Transport};
 
 use super::context::SessionContext;
 use super::policy::Policy;
-use super::recordings::{Pace, Recording};
+use super::recordings::{Recording, RecordingPace};
 use super::registry::EndedSession;
 use super::resource;
 use crate::agents::Agent;
 use crate::api::CredentialGuard;
 use crate::clock::Clock;
 use crate::directory::Project;
-use crate::live::{Live, WebttyChange};
+use crate::live::{TunnelRegistry, WebttyChange};
 
 /// The immutable attributes of a session.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct SessionAttributes {
 pub(crate) struct RunningSession {
     pub(crate) attributes: SessionAttributes,
     clock: Arc<dyn Clock>,
-    live: Arc<Live<Agent>>,
+    live: Arc<TunnelRegistry<Agent>>,
     recording: Recording,
     state: Mutex<State>,
     /// Notified when there is a message for the server.
@@ -74,7 +74,7 @@ struct State {
     to_server: VecDeque<Kind>,
     to_server_bytes: usize,
     command: Option<String>,
-    pace: Pace,
+    pace: RecordingPace,
     has_server: bool,
     deadline: Option<Timestamp>,
     /// True if a task paused since the paused tasks were last notified.
@@ -97,7 +97,7 @@ impl RunningSession {
         session: managed::Session,
         initiator: ParticipantId,
         recording: Recording,
-        (clock, live): (Arc<dyn Clock>, Arc<Live<Agent>>),
+        (clock, live): (Arc<dyn Clock>, Arc<TunnelRegistry<Agent>>),
     ) -> (Self, Arc<ParticipantStream>) {
         let seat = Arc::new(ParticipantStream::new(initiator));
         let state = State {
@@ -108,7 +108,7 @@ impl RunningSession {
             to_server: VecDeque::new(),
             to_server_bytes: 0,
             command: None,
-            pace: Pace::Go,
+            pace: RecordingPace::Go,
             has_server: true,
             deadline: None,
             has_paused_tasks: false,
@@ -323,7 +323,7 @@ impl RunningSession {
             {
                 let mut state = self.state.lock();
                 let is_paused = state.session.ended_at().is_none()
-                    && (state.pace == Pace::Hold || is_full(&state));
+                    && (state.pace == RecordingPace::Hold || is_full(&state));
                 state.has_paused_tasks |= is_paused;
                 if !is_paused {
                     return;
@@ -341,16 +341,16 @@ impl RunningSession {
     }
 
     /// Watches the pace that the recording requires.
-    pub(super) fn pace(&self) -> watch::Receiver<Pace> {
+    pub(super) fn pace(&self) -> watch::Receiver<RecordingPace> {
         self.recording.pace()
     }
 
     /// Applies a new pace of the recording.
-    pub(super) fn set_pace(&self, pace: Pace) {
+    pub(super) fn set_pace(&self, pace: RecordingPace) {
         let now = self.clock.now();
         let mut state = self.state.lock();
         state.pace = pace;
-        if pace == Pace::End {
+        if pace == RecordingPace::End {
             state.session.stop(managed::EndReason::Recording, None, now);
         }
         self.run_commands(&mut state, now);

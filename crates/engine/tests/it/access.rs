@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use engine::access::{Tenancy, TunnelPolicy};
 use engine::directory::Project;
-use engine::live::{ClientHandle, Identity, Live, LiveLimits, LiveTunnel};
+use engine::live::{ClientHandle, Identity, LiveLimits, LiveTunnel, TunnelRegistry};
 use serde_json::Value;
 use types::client::Client;
 use types::tunnel::TunnelProperties;
@@ -21,7 +21,7 @@ fn community() -> Tenancy {
 
 /// An online tunnel with the requested guards.
 fn tunnel(asked: Value) -> Arc<LiveTunnel<()>> {
-    let live = Live::new(LiveLimits::default(), manual_clock());
+    let live = TunnelRegistry::new(LiveLimits::default(), manual_clock());
     let project = Arc::new(Project::community());
     let mut client = Client::online(live.new_client_id());
     client.project_id = Some(Project::COMMUNITY.to_owned());

@@ -15,7 +15,7 @@ use engine::clock::{Clock, ManualClock, SystemClock};
 use engine::config::ApiRates;
 use engine::config::QuotaPercent;
 use engine::directory::Project;
-use engine::live::{ClientHandle, Identity, Live, LiveLimits, LiveTunnel};
+use engine::live::{ClientHandle, Identity, LiveLimits, LiveTunnel, TunnelRegistry};
 use engine::webtty::Sessions;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -82,7 +82,7 @@ pub(crate) fn keyring() -> Keyring {
 
 /// Closes tunnels in the live state. There are no agents here to notify.
 #[derive(Debug)]
-struct LiveCloser(Arc<Live<()>>);
+struct LiveCloser(Arc<TunnelRegistry<()>>);
 
 impl TunnelCloser<()> for LiveCloser {
     fn close(&self, tunnel: &LiveTunnel<()>, _caller: &VerifiedToken) -> bool {
@@ -93,7 +93,7 @@ impl TunnelCloser<()> for LiveCloser {
 /// A running Engine API; it stops when dropped.
 pub(crate) struct TestApi {
     pub(crate) address: SocketAddr,
-    pub(crate) live: Arc<Live<()>>,
+    pub(crate) live: Arc<TunnelRegistry<()>>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) http: reqwest::Client,
     /// WebSockets that have not ended.
@@ -127,7 +127,7 @@ impl TestApi {
         terminals: Arc<Sessions>,
     ) -> Self {
         let project = Arc::new(Project::community());
-        let live = Live::new(limits, Arc::clone(&clock));
+        let live = TunnelRegistry::new(limits, Arc::clone(&clock));
         let tokens = Tokens::new(keyring().with_compat(compat));
         let upgraded = TaskTracker::new();
         let rates = ApiRates {

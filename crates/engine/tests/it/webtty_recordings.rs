@@ -22,7 +22,7 @@ use std::time::Duration;
 use api::webtty::{Session, SessionLive};
 use engine::clock::{Clock, ManualClock};
 use engine::config::{RecordingLocation, RecordingPolicy, Recordings};
-use engine::webtty::recordings::{Meta, Pace, Recorder, Recording};
+use engine::webtty::recordings::{Meta, Recorder, Recording, RecordingPace};
 use jiff::Timestamp;
 use tempfile::TempDir;
 use testing::within;
@@ -198,7 +198,7 @@ fn sample() -> Vec<Entry> {
 fn record_all(recording: &Recording, entries: Vec<Entry>, from: Timestamp) {
     for (number, entry) in (0..).zip(entries) {
         let at = from + Duration::from_millis(number * 250);
-        assert_eq!(recording.record(entry, at), Pace::Go);
+        assert_eq!(recording.record(entry, at), RecordingPace::Go);
     }
 }
 
@@ -270,7 +270,7 @@ async fn records(recorder: &Recorder, id: WebttySessionId) -> Vec<Record> {
 }
 
 /// Waits until the session must keep this pace.
-async fn wait_for_pace(recording: &Recording, wanted: Pace) {
+async fn wait_for_pace(recording: &Recording, wanted: RecordingPace) {
     let mut pace = recording.pace();
     let waiting = pace.wait_for(|pace| *pace == wanted);
     within("what a session has to do", waiting).await.unwrap();

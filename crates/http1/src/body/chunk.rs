@@ -13,7 +13,7 @@
 //! `Content-Length`: a reader whose number overflows would find another end.
 
 use crate::body::trailers::{TRAILER_BYTES, parse_trailers};
-use crate::body::{Advance, BodyError, BodyState, Verbatim};
+use crate::body::{Advance, BodyError, BodyState, VerbatimBytes};
 use crate::fields::Slots;
 
 /// Finds the payload in a chunked body, for any split of the bytes over the calls.
@@ -102,7 +102,7 @@ impl ChunkScanner {
     }
 
     /// Reads as much as `buf` contains, up to the end of an extension.
-    pub(crate) fn advance_verbatim(&mut self, buf: &[u8]) -> Result<Verbatim, BodyError> {
+    pub(crate) fn advance_verbatim(&mut self, buf: &[u8]) -> Result<VerbatimBytes, BodyError> {
         let mut consumed = 0;
         loop {
             let scan = self.scan_or_break(buf.get(consumed..).unwrap_or_default(), true)?;
@@ -111,7 +111,7 @@ impl ChunkScanner {
             consumed += step.consumed;
             match step.state {
                 _ if scan.is_removed => {
-                    return Ok(Verbatim {
+                    return Ok(VerbatimBytes {
                         consumed,
                         pass: start,
                         state: BodyState::More,
@@ -121,14 +121,14 @@ impl ChunkScanner {
                 BodyState::Trailers(section) => {
                     let section = start + section.start..start + section.end;
                     let pass = section.start;
-                    return Ok(Verbatim {
+                    return Ok(VerbatimBytes {
                         consumed,
                         pass,
                         state: BodyState::Trailers(section),
                     });
                 }
                 state => {
-                    return Ok(Verbatim {
+                    return Ok(VerbatimBytes {
                         consumed,
                         pass: consumed,
                         state,

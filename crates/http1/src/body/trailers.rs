@@ -3,8 +3,8 @@
 use httparse::{EMPTY_HEADER, Status};
 
 use crate::body::BodyError;
-use crate::facts::{BARE_LINE_FEED, locate};
 use crate::fields::{Fields, Slots};
+use crate::framing_fields::{BARE_LINE_FEED, locate};
 use crate::kind::FieldKind;
 
 /// The largest trailer section, including its final empty line. Trailers are checksums and states;

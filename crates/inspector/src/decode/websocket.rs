@@ -31,7 +31,7 @@ impl WebSocket {
             all.any(|one| one.trim() == parameter)
         };
         let direction = |forgets: bool| Messages {
-            inflate: deflates.then(|| Inflate::new(forgets)),
+            inflate: deflates.then(|| Inflater::new(forgets)),
             ..Messages::default()
         };
         Self {
@@ -97,7 +97,7 @@ struct Messages {
     /// A data message, between whose frames control frames may appear.
     data: Option<Data>,
     control: Vec<u8>,
-    inflate: Option<Inflate>,
+    inflate: Option<Inflater>,
 }
 
 struct Frame {
@@ -292,13 +292,13 @@ impl Frame {
 }
 
 /// Decompression of one direction.
-struct Inflate {
+struct Inflater {
     state: Decompress,
     /// Each message is compressed independently.
     no_context_takeover: bool,
 }
 
-impl Inflate {
+impl Inflater {
     fn new(forgets: bool) -> Self {
         Self {
             state: Decompress::new(false),

@@ -86,7 +86,7 @@ impl std::convert::From<ReplayError> for ApiError {
 }
 
 #[derive(Debug, Deserialize)]
-struct Reveal {
+struct RevealQuery {
     #[serde(default)]
     reveal: bool,
 }
@@ -184,7 +184,7 @@ async fn pause(
 async fn detail(
     State(state): SharedState,
     Path(id): Path<u64>,
-    Query(reveal): Query<Reveal>,
+    Query(reveal): Query<RevealQuery>,
 ) -> Result<impl IntoResponse, ApiError> {
     let exchange = find(&state.inspector, id)?;
     Ok(answer(json!(Detail::of(
@@ -257,7 +257,7 @@ async fn body(
 async fn as_curl(
     State(state): SharedState,
     Path(id): Path<u64>,
-    Query(reveal): Query<Reveal>,
+    Query(reveal): Query<RevealQuery>,
 ) -> Result<impl IntoResponse, ApiError> {
     let exchange = find(&state.inspector, id)?;
     Ok((

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use api::link::Item;
-use link::Pace;
+use link::LinkTimes;
 use testing::{FakePlatform, within};
 use tokio::net::TcpListener;
 
@@ -92,7 +92,7 @@ async fn malformed_data_ends_the_connection_and_a_full_snapshot_is_requested() {
 async fn a_silent_platform_is_disconnected_and_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
-    let pace = Pace {
+    let pace = LinkTimes {
         idle_timeout: Duration::from_millis(200),
         ..pace()
     };
@@ -110,7 +110,7 @@ async fn a_platform_that_does_not_answer_is_retried() {
     let folder = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let pace = Pace {
+    let pace = LinkTimes {
         first_contact: Duration::from_millis(50),
         ..pace()
     };

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use api::link::{InventoryRecord, Record, StreamRecord};
-use link::{Endpoint, Pace, Records, SpoolLimits, reports};
+use link::{Endpoint, LinkTimes, Records, SpoolLimits, reports};
 use testing::{FakePlatform, within};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -25,12 +25,17 @@ impl Reporting {
         Self::with(platform, folder, limits, pace()).await
     }
 
-    async fn with(platform: &FakePlatform, folder: &Path, limits: SpoolLimits, pace: Pace) -> Self {
+    async fn with(
+        platform: &FakePlatform,
+        folder: &Path,
+        limits: SpoolLimits,
+        pace: LinkTimes,
+    ) -> Self {
         let endpoint = endpoint(&platform.url(), platform.secret(), folder);
         Self::at(endpoint, folder, limits, pace).await
     }
 
-    async fn at(endpoint: Endpoint, folder: &Path, limits: SpoolLimits, pace: Pace) -> Self {
+    async fn at(endpoint: Endpoint, folder: &Path, limits: SpoolLimits, pace: LinkTimes) -> Self {
         let open = || {
             reports(
                 endpoint.clone(),
@@ -248,7 +253,7 @@ async fn written_reports_survive_the_process_and_are_delivered_once() {
 async fn a_stop_sends_accepted_records_or_leaves_them_for_the_next_process() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
-    let pace = Pace {
+    let pace = LinkTimes {
         batch: std::time::Duration::from_mins(1),
         ..pace()
     };

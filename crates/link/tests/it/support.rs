@@ -5,20 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::link::{Item, Platform};
-use link::{Backoff, Endpoint, Handler, Link, Pace, Status};
+use link::{Backoff, Endpoint, Handler, Link, LinkTimes, Status};
 use testing::{FakePlatform, within};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Waits that are short for a test, but longer than any delay on loopback.
-pub(crate) fn pace() -> Pace {
-    Pace {
+pub(crate) fn pace() -> LinkTimes {
+    LinkTimes {
         retry: Backoff::new(Duration::from_millis(10), Duration::from_millis(50)),
         refused: Duration::from_millis(50),
         save: Duration::from_millis(10),
         batch: Duration::from_millis(10),
-        ..Pace::default()
+        ..LinkTimes::default()
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct RunningLink {
 }
 
 impl RunningLink {
-    pub(crate) fn start(platform: &FakePlatform, folder: &Path, pace: Pace) -> Self {
+    pub(crate) fn start(platform: &FakePlatform, folder: &Path, pace: LinkTimes) -> Self {
         Self::at(&platform.url(), platform.secret(), folder, pace, CLUSTER)
     }
 
@@ -75,7 +75,7 @@ impl RunningLink {
         url: &str,
         secret: &str,
         folder: &Path,
-        pace: Pace,
+        pace: LinkTimes,
         cluster: &'static str,
     ) -> Self {
         let link = Link::open(endpoint(url, secret, folder), &folder.join("link"), pace).unwrap();

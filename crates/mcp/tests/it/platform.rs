@@ -12,8 +12,8 @@ use http::HeaderValue;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
 use http::{Extensions, HeaderMap, Request, StatusCode};
 use mcp::{
-    CallerFuture, Engines, HeldPermissions, HostedEndpoint, Identify, ProjectName, ResponseFuture,
-    TerminalRequest,
+    CallerAuthenticator, CallerFuture, Engines, HeldPermissions, HostedEndpoint, ProjectName,
+    ResponseFuture, TerminalRequest,
 };
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -59,9 +59,9 @@ pub(crate) struct ApiRequest {
 #[derive(Clone)]
 struct Person(&'static str);
 
-struct Door;
+struct TestAuthenticator;
 
-impl Identify for Door {
+impl CallerAuthenticator for TestAuthenticator {
     fn identify(&self, headers: HeaderMap) -> CallerFuture {
         Box::pin(async move {
             assert!(!headers.contains_key("cookie"), "cookies are not looked at");
@@ -185,7 +185,7 @@ impl Platform {
         let endpoint = mcp::hosted(HostedEndpoint {
             base_url: BASE_URL.to_owned(),
             api,
-            identify: Door,
+            identify: TestAuthenticator,
             engines,
             origins: vec![PAGE_ORIGIN.parse().unwrap()],
         });

@@ -206,15 +206,15 @@ impl Notes {
 /// supports notifications ([`crate::Store::listen`]). Readers that must not miss anything also have
 /// to check the [`head`] from time to time.
 #[derive(Clone, Debug)]
-pub(crate) struct Wake(Arc<watch::Sender<()>>);
+pub(crate) struct ChangeWaker(Arc<watch::Sender<()>>);
 
-impl Default for Wake {
+impl Default for ChangeWaker {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(())))
     }
 }
 
-impl Wake {
+impl ChangeWaker {
     pub(crate) fn wake(&self) {
         self.0.send_replace(());
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::{Instant, timeout_at};
 
-use crate::database::changes::{Change, Notes, Wake};
+use crate::database::changes::{Change, ChangeWaker, Notes};
 pub(crate) use crate::database::lease::DriverConnection;
 use crate::database::lease::Lease;
 use crate::error::{Bug, Error, Reason};
@@ -142,11 +142,11 @@ pub struct Tx {
     conn: Conn,
     /// The changes for engines.
     notes: Notes,
-    wake: Wake,
+    wake: ChangeWaker,
 }
 
 impl Tx {
-    pub(crate) async fn begin(lease: Lease, wake: Wake) -> Result<Self, Error> {
+    pub(crate) async fn begin(lease: Lease, wake: ChangeWaker) -> Result<Self, Error> {
         let mut conn = Conn::new(lease);
         let begun = within(conn.deadline, conn.lease.begin()).await;
         conn.handle_result(begun)?;

@@ -45,7 +45,7 @@ pub(crate) fn every(is_embedded: bool) -> Vec<String> {
         logs::STATEMENTS,
         members::STATEMENTS,
         crate::oauth::oauth_codes::STATEMENTS,
-        crate::oldest::STATEMENTS,
+        crate::oldest_rows::STATEMENTS,
         crate::oauth::oauth_requests::STATEMENTS,
         crate::accounts::passkeys::STATEMENTS,
         crate::accounts::pending_sign_ins::STATEMENTS,

@@ -14,7 +14,7 @@ use tokio::fs::OpenOptions;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
-use crate::database::changes::Wake;
+use crate::database::changes::ChangeWaker;
 use crate::database::connection::{ReadConnection, Snapshot, Tx};
 use crate::database::generation::UseLock;
 use crate::database::lease::Lease;
@@ -27,7 +27,7 @@ use crate::error::{Bug, Error, Reason};
 #[derive(Clone, Debug)]
 pub struct Store {
     pools: Pools,
-    wake: Wake,
+    wake: ChangeWaker,
 }
 
 /// Number of connections to the database.
@@ -142,7 +142,7 @@ impl Store {
     fn over(pools: Pools) -> Self {
         Self {
             pools,
-            wake: Wake::default(),
+            wake: ChangeWaker::default(),
         }
     }
 
@@ -228,9 +228,9 @@ impl Store {
         }
     }
 
-    /// Notifies of new entries in the log of changes: see [`crate::database::changes`]. Changes of other
-    /// processes are included while a task [`listens`](Self::listen); otherwise they arrive late or
-    /// never.
+    /// Notifies of new entries in the log of changes: see [`crate::database::changes`]. Changes of
+    /// other processes are included while a task [`listens`](Self::listen); otherwise they arrive
+    /// late or never.
     pub fn wakes(&self) -> watch::Receiver<()> {
         self.wake.subscribe()
     }
@@ -481,8 +481,9 @@ const FILE_NAME: &str = "platform.db";
 /// Maximum time that SQLite waits for a writer of another process (`svc platform --create-admin`
 /// beside a running platform). Writers of this process queue for the single connection instead.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Rows that a connection's thread reads ahead of its query. With the library's default of 50, a query
-/// of 100,000 rows changes between the two threads 2,000 times, which takes seconds on a busy machine.
+/// Rows that a connection's thread reads ahead of its query. With the library's default of 50, a
+/// query of 100,000 rows changes between the two threads 2,000 times, which takes seconds on a busy
+/// machine.
 const ROW_BUFFER: usize = 256;
 /// About the time that another process needs to switch an empty file.
 const TURN_RETRY: Duration = Duration::from_millis(10);

@@ -32,7 +32,7 @@ pub(crate) struct LogSearch {
 }
 
 /// A row of a page.
-struct Hit {
+struct LogMatch {
     log: Log,
     /// Number of rows found, at most one more than [`MAX_SEARCH_TOTAL`].
     found: i64,
@@ -40,7 +40,7 @@ struct Hit {
     is_settled: bool,
 }
 
-impl Record for Hit {
+impl Record for LogMatch {
     fn from_row(row: &Row) -> Result<Self, Bug> {
         Ok(Self {
             log: Log::from_row(row)?,
@@ -86,7 +86,7 @@ pub(crate) async fn page(
         return Ok(Some(Page { items, total }));
     }
     let query = sql(search.list_text(list.order)).bind_all(search.timeline.values());
-    let hits: Vec<Hit> = query.bind_page(paging).all(conn).await?;
+    let hits: Vec<LogMatch> = query.bind_page(paging).all(conn).await?;
     let Some(last) = hits.last() else {
         let total = if before == 0 {
             0

@@ -10,7 +10,7 @@ use crate::error::Error;
 
 record! {
     /// A deleted project without any references.
-    pub struct Purgeable from "projects" {
+    pub struct DeletedProject from "projects" {
         /// Id.
         pub id: ProjectId,
         /// Its endpoint.
@@ -35,7 +35,7 @@ statements! {
 /// their records, webhooks and ports are gone. Their endpoints are never assigned again. Returns
 /// their number.
 pub async fn purge(tx: &mut Tx, deleted_by: Timestamp, limit: u32) -> Result<u64, Error> {
-    let due: Vec<Purgeable> = sql(PURGEABLE).bind(deleted_by).bind(limit).all(tx).await?;
+    let due: Vec<DeletedProject> = sql(PURGEABLE).bind(deleted_by).bind(limit).all(tx).await?;
     let count = u64::try_from(due.len()).unwrap_or(u64::MAX);
     for project in due {
         sql(RETIRE).bind(&project.endpoint).execute(tx).await?;

@@ -70,7 +70,7 @@ record! {
 
 record! {
     /// A delivery that is due.
-    pub struct Due from "deliveries" {
+    pub struct DueDelivery from "deliveries" {
         /// Id.
         pub id: DeliveryId,
         /// The webhook.
@@ -237,7 +237,7 @@ pub async fn due(
     now: Timestamp,
     (webhooks, projects): (&[WebhookId], &[ProjectId]),
     limit: u32,
-) -> Result<Vec<Due>, Error> {
+) -> Result<Vec<DueDelivery>, Error> {
     sql(DUE)
         .bind(now)
         .bind(webhooks)

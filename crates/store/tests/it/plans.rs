@@ -1,6 +1,6 @@
 //! Query plans for large tables. A plan that scans a whole table fails here.
 
-use store::projects::{self, List, Reach, Sort};
+use store::projects::{self, List, ProjectSelection, Sort};
 use store::{Conn, Order, Paging, Period, credentials, events, logs, sessions, users, workspaces};
 use types::id::{ProjectId, StreamId, WorkspaceId};
 
@@ -256,11 +256,11 @@ async fn a_tenants_projects_are_found_among_many(database: Database) {
         read.record_plans();
         let conn: &mut Conn = &mut read;
         let (tenant, one): ([WorkspaceId; 1], [ProjectId; 1]) = ([ann.workspace], [ann.project]);
-        for (reach, sort) in [
-            (Reach::All, Sort::Name),
-            (Reach::All, Sort::Id),
+        for (selection, sort) in [
+            (ProjectSelection::All, Sort::Name),
+            (ProjectSelection::All, Sort::Id),
             (
-                Reach::Only {
+                ProjectSelection::Only {
                     projects: &one,
                     workspaces: &[],
                 },
@@ -269,7 +269,7 @@ async fn a_tenants_projects_are_found_among_many(database: Database) {
         ] {
             let list = List {
                 workspaces: &tenant,
-                reach,
+                selection,
                 search: Some("ann"),
                 sort,
                 order: Order::Asc,

@@ -8,7 +8,7 @@
 mod advice;
 pub(super) mod certificate;
 mod record;
-mod telling;
+mod report;
 mod token;
 mod visit;
 
@@ -23,7 +23,7 @@ pub(super) use self::record::Record;
 
 use self::{
     record::{Lookup, RecordSource},
-    telling::VisitReport,
+    report::VisitReport,
     token::TokenCheck,
     visit::Visitor,
 };

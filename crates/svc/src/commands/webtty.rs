@@ -14,7 +14,7 @@ mod server;
 mod servers;
 mod session_request;
 mod sessions;
-mod signalled;
+mod signals;
 mod target;
 mod terminal_view;
 

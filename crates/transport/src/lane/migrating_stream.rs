@@ -60,18 +60,18 @@ struct Migration<C> {
 struct HalfWakers(Mutex<[Option<Waker>; 2]>);
 
 #[derive(Clone, Copy)]
-enum Half {
+enum StreamHalf {
     Reader,
     Writer,
 }
 
 impl HalfWakers {
-    fn set(&self, half: Half, waker: Option<Waker>) {
+    fn set(&self, half: StreamHalf, waker: Option<Waker>) {
         let mut halves = self.0.lock();
         let [reader, writer] = &mut *halves;
         let slot = match half {
-            Half::Reader => reader,
-            Half::Writer => writer,
+            StreamHalf::Reader => reader,
+            StreamHalf::Writer => writer,
         };
         let before = std::mem::replace(slot, waker);
         drop(halves);
@@ -98,7 +98,7 @@ impl<C> Migration<C> {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        half: Half,
+        half: StreamHalf,
         lane: &mut LaneStream,
     ) -> Poll<io::Result<C>> {
         self.halves.set(half, Some(cx.waker().clone()));
@@ -162,7 +162,7 @@ impl<M: MigrationTarget> MigratingStream<M> {
     fn poll_moved(
         &mut self,
         cx: &mut Context<'_>,
-        half: Half,
+        half: StreamHalf,
     ) -> Poll<io::Result<Option<Pin<&mut M::Connection>>>> {
         if matches!(self.location, StreamLocation::Lane) {
             if !M::PROVIDES_CONNECTION {
@@ -235,7 +235,7 @@ impl<M: MigrationTarget> AsyncRead for MigratingStream<M> {
                 }
             }
         }
-        match ready!(this.poll_moved(cx, Half::Reader))? {
+        match ready!(this.poll_moved(cx, StreamHalf::Reader))? {
             Some(connection) => connection.poll_read(cx, buf),
             // The peer has left the lane, so this end cannot stay on it.
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
@@ -260,7 +260,7 @@ impl<M: MigrationTarget> AsyncWrite for MigratingStream<M> {
                     WriteOutcome::Full => {}
                 }
             }
-            if let Some(connection) = ready!(this.poll_moved(cx, Half::Writer))? {
+            if let Some(connection) = ready!(this.poll_moved(cx, StreamHalf::Writer))? {
                 return connection.poll_write(cx, buf);
             }
         }
@@ -278,7 +278,7 @@ impl<M: MigrationTarget> AsyncWrite for MigratingStream<M> {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if !matches!(this.location, StreamLocation::Lane)
-            && let Some(connection) = ready!(this.poll_moved(cx, Half::Writer))?
+            && let Some(connection) = ready!(this.poll_moved(cx, StreamHalf::Writer))?
         {
             return connection.poll_shutdown(cx);
         }

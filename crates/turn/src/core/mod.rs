@@ -37,11 +37,11 @@ use self::allocation::{Allocation, Owner};
 pub use self::authority::{Account, Authority, Meter, NotAllowedError};
 pub use self::integrity::{Integrity, Key, KeyAlgorithm};
 pub use self::nonce::Nonces;
-use self::packet::{Wrap, channel_data};
+use self::packet::{DataHeader, channel_data};
 pub use self::peers::Peers;
 pub use self::quota::{Permit, Quota, Quotas};
 pub use self::rate::{Bandwidth, Rates};
-use self::tcp::{Connection, ConnectionNumber, CorePosition, Join};
+use self::tcp::{Connection, ConnectionNumber, CorePosition, JoinedConnections};
 
 /// State that all workers of a relay share.
 #[derive(Debug)]
@@ -194,7 +194,7 @@ pub enum Action<'a, S, P = ()> {
         peer: SocketAddr,
     },
     /// Join this connection of the client with the peer's. It carries no more messages.
-    Join(Box<Join<P>>),
+    Join(Box<JoinedConnections<P>>),
 }
 
 /// Relayed addresses that a client requests.
@@ -369,7 +369,7 @@ impl<S, P> Core<S, P> {
         id: AllocationId,
         peer: SocketAddr,
         length: usize,
-    ) -> Option<(Client, Wrap)> {
+    ) -> Option<(Client, DataHeader)> {
         let transaction = transaction_bytes(self.next_transaction());
         let found = self.allocation(id).and_then(|allocation| {
             let is_admitted =
@@ -387,8 +387,8 @@ impl<S, P> Core<S, P> {
         allocation.account.meter.relay(length);
         let client = allocation.client;
         let wrap = match allocation.channel_of(peer, now.monotonic) {
-            Some(number) => Wrap::Channel(number),
-            None => Wrap::Indication { peer, transaction },
+            Some(number) => DataHeader::Channel(number),
+            None => DataHeader::Indication { peer, transaction },
         };
         self.counts.relayed += length as u64;
         Some((client, wrap))

@@ -7,7 +7,7 @@ use super::frame::MAGIC_COOKIE;
 
 /// Encapsulation of a peer's data for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrap {
+pub enum DataHeader {
     /// Channel data (RFC 8656 section 12.4).
     Channel(u16),
     /// A Data indication (RFC 8656 section 11.6) from this peer.
@@ -29,7 +29,7 @@ const DATA_INDICATION: [u8; 2] = [0x00, 0x17];
 const XOR_PEER_ADDRESS: [u8; 2] = [0x00, 0x12];
 const DATA: [u8; 2] = [0x00, 0x13];
 
-impl Wrap {
+impl DataHeader {
     /// Encapsulates `length` bytes of data that start at [`HEADROOM`] in `buffer`, and returns the
     /// range of the result. On streams channel data is also padded. `None` if the buffer is too
     /// short.
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    fn wrapped(wrap: Wrap, data: &[u8], is_stream: bool) -> Vec<u8> {
+    fn wrapped(wrap: DataHeader, data: &[u8], is_stream: bool) -> Vec<u8> {
         let mut buffer = vec![0xee; HEADROOM + data.len() + TAILROOM];
         buffer[HEADROOM..HEADROOM + data.len()].copy_from_slice(data);
         let range = wrap.apply(&mut buffer, data.len(), is_stream).unwrap();
@@ -137,7 +137,7 @@ mod tests {
                     .map(|index: u32| index.to_le_bytes()[0])
                     .collect();
                 let transaction = [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2];
-                let bytes = wrapped(Wrap::Indication { peer, transaction }, &data, false);
+                let bytes = wrapped(DataHeader::Indication { peer, transaction }, &data, false);
                 let message = Message::from_bytes(&bytes).unwrap();
                 assert!(message.has_class(MessageClass::Indication));
                 assert!(message.has_method(turn_types::message::DATA));
@@ -154,12 +154,12 @@ mod tests {
     fn channel_data_is_only_padded_on_streams() {
         for length in 0..9 {
             let data = vec![7; length];
-            let packet = wrapped(Wrap::Channel(0x4001), &data, false);
+            let packet = wrapped(DataHeader::Channel(0x4001), &data, false);
             assert_eq!(packet.len(), 4 + length);
             let read = ChannelData::parse(&packet).unwrap();
             assert_eq!((read.id(), read.data()), (0x4001, &data[..]));
             assert_eq!(channel_data(&packet), Some((0x4001, &data[..])));
-            let framed = wrapped(Wrap::Channel(0x4001), &data, true);
+            let framed = wrapped(DataHeader::Channel(0x4001), &data, true);
             assert_eq!(framed.len(), 4 + length.next_multiple_of(4));
             assert_eq!(channel_data(&framed), Some((0x4001, &data[..])));
         }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_buffer_that_is_too_short_is_rejected() {
-        let channel = Wrap::Channel(0x4000);
+        let channel = DataHeader::Channel(0x4000);
         assert_eq!(channel.apply(&mut [0; HEADROOM], 1, true), None);
         assert_eq!(channel.apply(&mut vec![0; 70_000], 65_536, false), None);
         assert_eq!(channel_data(&[0x40, 0, 0, 5, 1, 2, 3, 4]), None);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use credentials::turn::{OutOfTime, PasswordKey, Username};
+use credentials::turn::{PasswordKey, Username, UsernameTimeError};
 use stun_types::attribute::{
     Attribute as _, AttributeFromRaw as _, AttributeStaticType as _, Nonce, Realm, XorMappedAddress,
 };
@@ -21,7 +21,7 @@ use super::attributes::{
 };
 use super::authority::Authority;
 use super::integrity::{Integrity, Key, is_signed};
-use super::tcp::{ConnectionNumber, Join};
+use super::tcp::{ConnectionNumber, JoinedConnections};
 use super::{Action, Client, Core, Millis, OpenRequest, PendingAllocation, Time, Transport};
 
 /// Maximum size of a request: the longest username, realm and nonce, and the other attributes.
@@ -227,7 +227,7 @@ impl<S, P> Core<S, P> {
         let end = created.after(self.shared.limits.age);
         let left_by_age = Millis::from_seconds(end.since(now.monotonic).seconds());
         let left = Username::parse(&signed.username)
-            .filter(|username| username.check_time(now.unix) != Err(OutOfTime::TooLong))
+            .filter(|username| username.check_time(now.unix) != Err(UsernameTimeError::TooLong))
             .ok_or(StunError::Challenge(401))
             .and_then(|username| {
                 let account = self.shared.authority.admit(&username, now.unix);
@@ -498,7 +498,7 @@ pub(super) enum RequestResult<P> {
     Answer(Vec<u8>),
     Open(OpenRequest),
     Dial(ConnectionNumber),
-    Join(Box<Join<P>>),
+    Join(Box<JoinedConnections<P>>),
 }
 
 /// Send indication (RFC 8656 section 18: method 6, class indication).

@@ -86,7 +86,7 @@ struct PendingConnect {
 
 /// Two connections to join.
 #[derive(Debug)]
-pub struct Join<P> {
+pub struct JoinedConnections<P> {
     /// Number of the connection, for [`Core::disconnected`].
     pub number: ConnectionNumber,
     /// The peer's connection.
@@ -273,7 +273,7 @@ impl<S, P> Core<S, P> {
             return Err(StunError::Code(400));
         };
         let id = ConnectionId::new(number.0);
-        Ok(RequestResult::Join(Box::new(Join {
+        Ok(RequestResult::Join(Box::new(JoinedConnections {
             number,
             stream,
             answer: success_response(message, &[&id], Some((&signed.key, signed.integrity))),

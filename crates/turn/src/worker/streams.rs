@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use transport::memory::Source;
 use transport::{Stream, pump};
 
-use crate::core::tcp::{ConnectionNumber, Join, Unreachable};
+use crate::core::tcp::{ConnectionNumber, JoinedConnections, Unreachable};
 use crate::core::{AllocationId, Meter, Rates};
 use crate::worker::{Server, Worker};
 
@@ -155,10 +155,10 @@ pub(crate) async fn relay<C: Stream>(
     server: &Arc<Server>,
     address: IpAddr,
     client: C,
-    join: Join<PeerStream>,
+    join: JoinedConnections<PeerStream>,
     rest: &[u8],
 ) -> io::Result<()> {
-    let Join {
+    let JoinedConnections {
         stream: PeerStream { stream, ended },
         meter,
         rates,

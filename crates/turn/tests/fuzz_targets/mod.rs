@@ -11,7 +11,7 @@ use stun_types::message::{
     Message, MessageClass, MessageType, MessageWriteExt as _, MessageWriteVec, Method,
 };
 use turn::core::frame::{Frame, MAX_FRAME_BYTES, frame};
-use turn::core::packet::{HEADROOM, TAILROOM, Wrap, channel_data};
+use turn::core::packet::{DataHeader, HEADROOM, TAILROOM, channel_data};
 use turn::core::tcp::CorePosition;
 use turn::core::{
     Account, Action, Authority, Bandwidth, Client, Core, Integrity, Key, KeyAlgorithm, Limits,
@@ -32,7 +32,7 @@ pub(crate) fn frames(data: &[u8]) {
     if let Some((_, payload)) = channel_data(data) {
         let mut buffer = vec![0; HEADROOM + payload.len() + TAILROOM];
         buffer[HEADROOM..HEADROOM + payload.len()].copy_from_slice(payload);
-        for wrap in [Wrap::Channel(0x4000), indication()] {
+        for wrap in [DataHeader::Channel(0x4000), indication()] {
             let range = wrap.apply(&mut buffer, payload.len(), true);
             // A datagram of 65,535 bytes leaves no space for an indication's attributes.
             assert!(range.is_some() || payload.len() > 65_000);
@@ -40,8 +40,8 @@ pub(crate) fn frames(data: &[u8]) {
     }
 }
 
-fn indication() -> Wrap {
-    Wrap::Indication {
+fn indication() -> DataHeader {
+    DataHeader::Indication {
         peer: "[2001:db8::1]:9".parse().unwrap(),
         transaction: [7; 12],
     }

@@ -15,16 +15,16 @@ pub struct Catalogue {
     /// True if a first payment can be made on the platform's pages.
     pub hosted_checkout: bool,
     /// The plans. All of them are present.
-    pub(super) plans: BTreeMap<Plan, Terms>,
+    pub(super) plans: BTreeMap<Plan, PlanTerms>,
     /// The regions, in the order of the configuration.
     pub(super) regions: Vec<Region>,
 }
 
 impl Catalogue {
     /// The terms of a plan.
-    pub fn terms(&self, plan: Plan) -> &Terms {
-        static NONE: std::sync::LazyLock<Terms> =
-            std::sync::LazyLock::new(|| Terms::built_in(Plan::Enterprise));
+    pub fn terms(&self, plan: Plan) -> &PlanTerms {
+        static NONE: std::sync::LazyLock<PlanTerms> =
+            std::sync::LazyLock::new(|| PlanTerms::built_in(Plan::Enterprise));
         // The conversion adds every plan. The fallback, which sells nothing, is never used.
         self.plans.get(&plan).unwrap_or(&NONE)
     }
@@ -56,7 +56,7 @@ impl Catalogue {
 
 /// The terms of one plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct PlanTerms {
     /// Name, for users.
     pub name: String,
     /// Purpose, for users.
@@ -83,7 +83,7 @@ pub struct Terms {
     pub limits: Limits,
 }
 
-impl Terms {
+impl PlanTerms {
     /// The default terms, for values that the configuration does not set.
     pub(super) fn built_in(plan: Plan) -> Self {
         let (name, description, monthly, by_arrangement, log_retention_days) = match plan {

@@ -7,7 +7,7 @@ use api::control::plans::{
 };
 use jiff::civil::Date;
 
-use crate::billing::plans::catalogue::{Catalogue, Region, Terms};
+use crate::billing::plans::catalogue::{Catalogue, PlanTerms, Region};
 use crate::billing::plans::fingerprint::{Fingerprint, FingerprintKey};
 use crate::billing::{Account, Decision, decide};
 
@@ -28,7 +28,7 @@ impl Availability {
             .any(|(provider, name, full)| *full == plan && region.is_named(*provider, name))
     }
 
-    fn in_workspace(&self, plan: Plan, terms: &Terms) -> bool {
+    fn in_workspace(&self, plan: Plan, terms: &PlanTerms) -> bool {
         let used = self.in_workspace.iter().find(|(known, _)| *known == plan);
         let used = used.map_or(0, |(_, used)| *used);
         terms
@@ -43,7 +43,7 @@ pub struct Offer<'a> {
     /// The plan.
     pub plan: Plan,
     /// Its terms.
-    pub terms: &'a Terms,
+    pub terms: &'a PlanTerms,
     /// Effect of choosing it on the account.
     pub decision: Decision,
     /// Reason that it cannot be chosen.

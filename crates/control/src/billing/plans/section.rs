@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use types::tunnel::Hostname;
 
-use crate::billing::plans::catalogue::{Catalogue, Coordinates, MAX_DOMAINS, Region, Terms};
+use crate::billing::plans::catalogue::{Catalogue, Coordinates, MAX_DOMAINS, PlanTerms, Region};
 
 /// Plans and regions that can be chosen, and their prices.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -144,9 +144,9 @@ impl CatalogSection {
             .currency
             .parse()
             .map_err(|_| ConfigError::new("catalog.currency", "expected three capital letters"))?;
-        let mut plans: BTreeMap<Plan, Terms> = Plan::ALL
+        let mut plans: BTreeMap<Plan, PlanTerms> = Plan::ALL
             .into_iter()
-            .map(|plan| (plan, Terms::built_in(plan)))
+            .map(|plan| (plan, PlanTerms::built_in(plan)))
             .collect();
         let mut seen = Vec::new();
         for (index, section) in self.plans.into_iter().enumerate() {
@@ -191,7 +191,11 @@ impl CatalogSection {
 }
 
 impl PlanSection {
-    fn overlay(self, terms: &mut Terms, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {
+    fn overlay(
+        self,
+        terms: &mut PlanTerms,
+        key: impl Fn(&str) -> String,
+    ) -> Result<(), ConfigError> {
         if let Some(name) = self.name {
             terms.name = name;
         }
@@ -392,7 +396,7 @@ mod tests {
         .unwrap();
         let pro = catalogue.terms(Plan::Pro);
         assert_eq!((pro.monthly, pro.compare_at), (500, Some(900)));
-        assert_eq!(pro.name, Terms::built_in(Plan::Pro).name);
+        assert_eq!(pro.name, PlanTerms::built_in(Plan::Pro).name);
         assert_eq!(catalogue.currency.as_str(), "USD");
     }
 
@@ -403,7 +407,7 @@ mod tests {
                 {"plan": "basic", "limits": {"bytes_per_second": 1000}}]}"#,
         )
         .unwrap();
-        let built_in = Terms::built_in(Plan::Pro).limits;
+        let built_in = PlanTerms::built_in(Plan::Pro).limits;
         let wanted = Limits {
             clients: Some(7),
             tunnels: None,
@@ -416,7 +420,7 @@ mod tests {
             ..Limits::default()
         };
         assert_eq!(catalogue.terms(Plan::Basic).limits, wanted);
-        assert_eq!(Terms::built_in(Plan::Basic).limits, Limits::default());
+        assert_eq!(PlanTerms::built_in(Plan::Basic).limits, Limits::default());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use store::{Conn, Store, capacity, projects};
 use types::id::WorkspaceId;
 use types::problem::Problem;
 
-use crate::billing::plans::catalogue::{Catalogue, Terms};
+use crate::billing::plans::catalogue::{Catalogue, PlanTerms};
 use crate::billing::plans::fingerprint::FingerprintKey;
 use crate::billing::plans::offer::{Availability, Offer, configuration, offer};
 use crate::billing::{Account, Billing, Ledger, day_of};
@@ -89,7 +89,7 @@ impl PlanService {
     ///
     /// # Errors
     /// The stored plan is unknown.
-    pub fn terms_of(&self, project: &projects::Project) -> HandlerResult<&Terms> {
+    pub fn terms_of(&self, project: &projects::Project) -> HandlerResult<&PlanTerms> {
         let plan = project.plan.parse().map_err(|_| {
             tracing::error!(project.id = %project.id, "the plan is not known");
             Problem::internal()

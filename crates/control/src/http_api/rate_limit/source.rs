@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use daemon::rate_limit::{Buckets, Recent};
+use daemon::rate_limit::{Buckets, RecentKeys};
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, COOKIE};
 
@@ -22,7 +22,7 @@ pub(super) struct SourceLimiter {
     pub(super) buckets: Buckets<IpAddr>,
     /// Hashes of credentials that were valid. After a collision, a request only skips the wait. It
     /// is still authenticated.
-    pub(super) valid: Recent<u64>,
+    pub(super) valid: RecentKeys<u64>,
     hasher: RandomState,
 }
 
@@ -42,7 +42,7 @@ impl SourceLimiter {
     pub(super) fn new(per_minute: NonZeroU32) -> Self {
         Self {
             buckets: Buckets::new(per_minute),
-            valid: Recent::new(VALID_FOR),
+            valid: RecentKeys::new(VALID_FOR),
             hasher: RandomState::new(),
         }
     }

@@ -23,7 +23,7 @@ use crate::keys::Seal;
 use crate::people::cookie::Cookie;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{Browser, SignedIn, later};
-use crate::people::throttle::TooSoon;
+use crate::people::throttle::TooManyAttemptsError;
 
 /// A started sign-in: the provider's address and the cookie for the browser.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ pub async fn begin(
         Purpose::Link(session) => (false, Some(session)),
     };
     let now = app.now();
-    if let Err(TooSoon(seconds)) = app
+    if let Err(TooManyAttemptsError(seconds)) = app
         .people
         .ip_throttle
         .record_attempt(&source_network(ip), now)

@@ -4,7 +4,7 @@ use api::control::plan_change::{LimitChange, LimitEffect, PlanLimit};
 use store::{Conn, addresses, domains, webhooks};
 use types::id::ProjectId;
 
-use crate::billing::plans::Terms;
+use crate::billing::plans::PlanTerms;
 use crate::http_api::problem::HandlerResult;
 
 /// Stored objects of a project that plans limit.
@@ -28,7 +28,7 @@ pub(super) async fn used(conn: &mut Conn, project: ProjectId) -> HandlerResult<S
 }
 
 /// The limits that differ. The engine knows the use of its own limits, so it is not part of them.
-pub(super) fn differences(old: &Terms, new: &Terms, used: StoredUse) -> Vec<LimitChange> {
+pub(super) fn differences(old: &PlanTerms, new: &PlanTerms, used: StoredUse) -> Vec<LimitChange> {
     let values = ALL.map(|limit| (limit, value(old, limit), value(new, limit)));
     let differing = values.into_iter().filter(|(_, from, to)| from != to);
     differing
@@ -65,7 +65,7 @@ const ALL: [PlanLimit; 10] = [
 ];
 
 /// The value of a limit; `None`: no limit.
-fn value(terms: &Terms, limit: PlanLimit) -> Option<u64> {
+fn value(terms: &PlanTerms, limit: PlanLimit) -> Option<u64> {
     let limits = &terms.limits;
     match limit {
         PlanLimit::Agents => limits.clients.map(u64::from),

@@ -19,7 +19,7 @@ use crate::caller::access;
 use crate::caller::{Caller, Principal, ProjectsWrite};
 use crate::http_api::extract::{Body, Query, Segment};
 use crate::http_api::problem::HandlerResult;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 use crate::projects::audit_entry;
 use crate::projects::settings::validate;
 

@@ -9,7 +9,7 @@ use types::problem::Problem;
 
 use crate::app::App;
 use crate::http_api::problem::HandlerResult;
-use crate::http_api::route::Serve as _;
+use crate::http_api::route::OperationRouter as _;
 
 /// Liveness and readiness.
 pub fn routes() -> Router<Arc<App>> {

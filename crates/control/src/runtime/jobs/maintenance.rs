@@ -11,8 +11,8 @@ use crate::app::App;
 use crate::credentials::expiry;
 use crate::domains::notify_of_expiring_certificates;
 use crate::http_api::problem::HandlerResult;
+use crate::runtime::jobs::expiring_rows::ExpiringRows;
 use crate::runtime::jobs::purge::purge_under;
-use crate::runtime::jobs::stale::Stale;
 use crate::runtime::metrics;
 
 /// Runs a pass immediately and then every [`EVERY`], until `stop`.
@@ -31,13 +31,13 @@ pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
 pub async fn pass(app: &App, stop: &CancellationToken) {
     match app.store.try_lock(Lock::Purge).await {
         Ok(Some(lock)) => {
-            for stale in Stale::ALL {
+            for kind in ExpiringRows::ALL {
                 if stop.is_cancelled() {
                     break;
                 }
-                match purge_under(&lock, app, *stale, stop).await {
-                    Ok(rows) => metrics::purged(*stale, rows),
-                    Err(refusal) => failed(stale.as_str(), &refusal),
+                match purge_under(&lock, app, *kind, stop).await {
+                    Ok(rows) => metrics::purged(*kind, rows),
+                    Err(refusal) => failed(kind.as_str(), &refusal),
                 }
             }
             lock.release().await;
@@ -66,9 +66,9 @@ pub async fn pass(app: &App, stop: &CancellationToken) {
 /// Reports how far behind the purge is, even if another process runs it.
 async fn note_overdue(app: &App) -> Result<(), store::Error> {
     let mut read = app.store.read().await?;
-    for stale in Stale::ALL {
-        let overdue = stale.overdue(&mut read, &app.config.retention, app.now());
-        metrics::purge_overdue(*stale, overdue.await?);
+    for kind in ExpiringRows::ALL {
+        let overdue = kind.overdue(&mut read, &app.config.retention, app.now());
+        metrics::purge_overdue(*kind, overdue.await?);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Deletion of expired data, in batches, so that the write lock is only held briefly.
 
 use jiff::{SignedDuration, Timestamp};
-use store::oldest::{Rows, oldest};
+use store::oldest_rows::{Rows, oldest};
 use store::traffic::Step;
 use store::{
     Conn, Lock, Tx, WorkLock, addresses, attempts, audit, changes, credentials, deleted_projects,
@@ -18,14 +18,14 @@ use crate::http_api::problem::HandlerResult;
 use crate::logs::traffic::kept;
 use crate::oauth;
 use crate::people::session::IDLE;
-use crate::runtime::jobs::stale::Stale;
+use crate::runtime::jobs::expiring_rows::ExpiringRows;
 
 /// Deletes the expired rows of a kind, and returns their number. Returns 0 if another process is
 /// purging.
-pub async fn purge(app: &App, stale: Stale, stop: &CancellationToken) -> HandlerResult<u64> {
+pub async fn purge(app: &App, kind: ExpiringRows, stop: &CancellationToken) -> HandlerResult<u64> {
     match app.store.try_lock(Lock::Purge).await? {
         Some(lock) => {
-            let rows = purge_under(&lock, app, stale, stop).await;
+            let rows = purge_under(&lock, app, kind, stop).await;
             lock.release().await;
             rows
         }
@@ -38,7 +38,7 @@ pub async fn purge(app: &App, stale: Stale, stop: &CancellationToken) -> Handler
 pub(super) async fn purge_under(
     _lock: &WorkLock,
     app: &App,
-    stale: Stale,
+    kind: ExpiringRows,
     stop: &CancellationToken,
 ) -> HandlerResult<u64> {
     let mut rows = 0;
@@ -47,7 +47,7 @@ pub(super) async fn purge_under(
             break;
         }
         let mut tx = app.store.begin().await?;
-        let batch = stale
+        let batch = kind
             .batch(&mut tx, &app.config.retention, app.now())
             .await?;
         tx.commit().await?;
@@ -66,7 +66,7 @@ pub(crate) const BATCH: u32 = 500;
 /// Limit of a pass: half a million rows of each kind.
 const MAX_BATCHES: u32 = 1_000;
 
-impl Stale {
+impl ExpiringRows {
     /// Time since the expiry of the oldest row.
     pub(super) async fn overdue(
         self,

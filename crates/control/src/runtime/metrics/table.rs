@@ -4,7 +4,7 @@ use daemon::metrics::{Kind, Metric, metric};
 use daemon::tls::{EXPIRY_METRIC, RELOADS_METRIC};
 use store::QUERY_SECONDS;
 
-use crate::runtime::jobs::Stale;
+use crate::runtime::jobs::ExpiringRows;
 
 pub(super) const BUILD_INFO: &str = "svc_build_info";
 pub(super) const CLOCK_SKEW: &str = "svc_platform_clock_skew_seconds";
@@ -106,13 +106,13 @@ pub(super) const METRICS: &[Metric] = &[
     metric(
         PURGE_OVERDUE,
         Kind::Gauge,
-        &[("kind", Stale::WORDS)],
+        &[("kind", ExpiringRows::WORDS)],
         "Time since the oldest row should have been removed; a purge runs every five minutes.",
     ),
     metric(
         PURGED,
         Kind::Counter,
-        &[("kind", Stale::WORDS)],
+        &[("kind", ExpiringRows::WORDS)],
         "Rows removed because their retention expired.",
     ),
     metric(

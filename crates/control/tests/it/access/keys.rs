@@ -289,11 +289,11 @@ async fn an_unknown_key_triggers_a_rate_limited_read() {
         // That read has loaded the new key as well.
         assert_eq!(whoami(&second, &new).await, 200);
         // Within seconds no request triggers another read.
-        let ring = second.app.keys.ring();
+        let key_set = second.app.keys.key_set();
         for (seconds, looks) in [(9, false), (1, true)] {
             first.clock.advance(seconds);
             assert_eq!(whoami(&second, &eve.token).await, 401);
-            let looked = !Arc::ptr_eq(&ring, &second.app.keys.ring());
+            let looked = !Arc::ptr_eq(&key_set, &second.app.keys.key_set());
             assert_eq!(looked, looks);
         }
     }

@@ -6,7 +6,7 @@ mod renewals;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use control::runtime::jobs::{Stale, pass, purge, renew};
+use control::runtime::jobs::{ExpiringRows, pass, purge, renew};
 use daemon::shutdown::Shutdown;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -135,10 +135,10 @@ async fn fill(control: &TestControl, person: &Person) {
 pub(crate) async fn purge_counts(control: &TestControl) -> Vec<(&'static str, u64)> {
     let stop = CancellationToken::new();
     let mut rows = Vec::new();
-    for stale in Stale::ALL {
-        let count = purge(&control.app, *stale, &stop).await.unwrap();
+    for kind in ExpiringRows::ALL {
+        let count = purge(&control.app, *kind, &stop).await.unwrap();
         if count > 0 {
-            rows.push((stale.as_str(), count));
+            rows.push((kind.as_str(), count));
         }
     }
     rows
@@ -337,16 +337,16 @@ async fn many_rows_are_removed_in_batches_and_once(control: TestControl) {
     tx.commit().await.unwrap();
     let stop = CancellationToken::new();
     let (one, two) = tokio::join!(
-        purge(&control.app, Stale::RevokedTokens, &stop),
-        purge(&control.app, Stale::RevokedTokens, &stop),
+        purge(&control.app, ExpiringRows::RevokedTokens, &stop),
+        purge(&control.app, ExpiringRows::RevokedTokens, &stop),
     );
-    let left = purge(&control.app, Stale::RevokedTokens, &stop)
+    let left = purge(&control.app, ExpiringRows::RevokedTokens, &stop)
         .await
         .unwrap();
     assert_eq!(one.unwrap() + two.unwrap() + left, 1200);
     stop.cancel();
     revoke_one(&control, now).await;
-    let stopped = purge(&control.app, Stale::RevokedTokens, &stop)
+    let stopped = purge(&control.app, ExpiringRows::RevokedTokens, &stop)
         .await
         .unwrap();
     assert_eq!(stopped, 0, "a stopped cleanup removes nothing");
@@ -362,7 +362,7 @@ async fn a_pass_has_a_limit_of_batches(control: TestControl) {
     control.raw(&text).await;
     let stop = CancellationToken::new();
     for rows in [500_000, 1] {
-        let purged = purge(&control.app, Stale::RevokedTokens, &stop).await;
+        let purged = purge(&control.app, ExpiringRows::RevokedTokens, &stop).await;
         assert_eq!(purged.unwrap(), rows);
     }
 }

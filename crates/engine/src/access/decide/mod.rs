@@ -10,8 +10,8 @@ mod proof;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unauthenticated;
 mod visitor;
-mod ways;
 
 use std::net::IpAddr;
 
@@ -306,12 +306,12 @@ fn target<'a, A>(request: &'a EdgeRequest<'_, A>) -> BoundaryTarget<'a> {
 fn unauthenticated<A>(request: &EdgeRequest<'_, A>) -> Problem {
     let query = request.query.unwrap_or_default();
     let has_query = query_credential::is_present(query, request.reserved);
-    let presented = ways::PresentedInVain {
+    let presented = unauthenticated::UnacceptedCredentials {
         token: request.bearer != Bearer::Absent || has_query,
         session: request.cookies.session.is_present(),
         password: request.password != PasswordProof::Absent,
     };
-    ways::unauthenticated(visitor::accepted_proofs(request.tunnel), presented)
+    unauthenticated::unauthenticated(visitor::accepted_proofs(request.tunnel), presented)
 }
 
 fn sign_in<A>(request: &EdgeRequest<'_, A>, reason: std::borrow::Cow<'static, str>) -> Decision {

@@ -21,7 +21,7 @@ use crate::access::{Digest, TunnelPolicy};
 use crate::browser::{Cookie, Session};
 use crate::clock::ManualClock;
 use crate::directory::{Directory, Project};
-use crate::live::{ClientHandle, Identity, Live, LiveLimits};
+use crate::live::{ClientHandle, Identity, LiveLimits, TunnelRegistry};
 
 const NOW: i64 = 1_800_000_000;
 const HOST: &str = "web-0000000a.t.engine.localhost";
@@ -138,7 +138,7 @@ impl World {
 
     fn tunnel(&self, asked: Value) -> Arc<LiveTunnel<()>> {
         let clock = Arc::new(ManualClock::at(Timestamp::from_second(NOW).unwrap()));
-        let live = Live::new(LiveLimits::default(), clock);
+        let live = TunnelRegistry::new(LiveLimits::default(), clock);
         let mut client = Client::online(live.new_client_id());
         client.project_id = Some(self.project.id.to_string());
         let client_id = live.add_client(client, &self.project).unwrap().id;

@@ -7,11 +7,11 @@ use super::*;
 
 const SOURCE: &str = "192.0.2.7";
 
-fn basic(values: &[&str]) -> Basic {
-    Basic::from_values(values.iter().map(|value| value.as_bytes()))
+fn basic(values: &[&str]) -> BasicAuth {
+    BasicAuth::from_values(values.iter().map(|value| value.as_bytes()))
 }
 
-fn presented(user: &str, password: &str) -> Basic {
+fn presented(user: &str, password: &str) -> BasicAuth {
     let encoded = STANDARD.encode(format!("{user}:{password}"));
     basic(&[&format!("Basic {encoded}")])
 }
@@ -28,7 +28,7 @@ fn policy(password: &str) -> TunnelPolicy {
     TunnelPolicy::compile(&properties).with_link_passwords(Some(passwords))
 }
 
-fn state(checks: &PasswordChecks, policy: &TunnelPolicy, basic: Basic) -> PasswordProof {
+fn state(checks: &PasswordChecks, policy: &TunnelPolicy, basic: BasicAuth) -> PasswordProof {
     checks.state(policy, basic, source(), None).0
 }
 
@@ -54,7 +54,11 @@ fn use_all_guesses(checks: &PasswordChecks, policy: &TunnelPolicy) {
     }
 }
 
-async fn verified(checks: &PasswordChecks, policy: &TunnelPolicy, basic: Basic) -> PasswordProof {
+async fn verified(
+    checks: &PasswordChecks,
+    policy: &TunnelPolicy,
+    basic: BasicAuth,
+) -> PasswordProof {
     let (proof, check) = checks.state(policy, basic.clone(), source(), None);
     let Some(check) = check else {
         return proof;
@@ -82,16 +86,16 @@ fn exactly_one_basic_field_has_credentials() {
         (&["Digest a", "Basic YW5uOm9uZQ=="], false),
     ] {
         match basic(values) {
-            Basic::Presented(_) => assert!(is_presented, "{values:?}"),
-            Basic::Malformed => assert!(!is_presented, "{values:?}"),
-            Basic::Absent => panic!("{values:?}"),
+            BasicAuth::Presented(_) => assert!(is_presented, "{values:?}"),
+            BasicAuth::Malformed => assert!(!is_presented, "{values:?}"),
+            BasicAuth::Absent => panic!("{values:?}"),
         }
     }
     for values in [&[][..], &["Bearer a"], &["Basica b"], &["Digest a"]] {
-        assert_eq!(basic(values), Basic::Absent, "{values:?}");
+        assert_eq!(basic(values), BasicAuth::Absent, "{values:?}");
     }
     let long = format!("Basic {}", STANDARD.encode("a:".repeat(400)));
-    assert_eq!(basic(&[&long]), Basic::Malformed);
+    assert_eq!(basic(&[&long]), BasicAuth::Malformed);
 }
 
 #[tokio::test]
@@ -315,8 +319,8 @@ proptest! {
         password in ".{0,40}",
     ) {
         let both: [&[u8]; 2] = [&bytes, b"Basic"];
-        prop_assert_eq!(Basic::from_values(both.into_iter()), Basic::Malformed);
-        let Basic::Presented(found) = presented(&user, &password) else {
+        prop_assert_eq!(BasicAuth::from_values(both.into_iter()), BasicAuth::Malformed);
+        let BasicAuth::Presented(found) = presented(&user, &password) else {
             panic!("{user} {password}");
         };
         prop_assert_eq!(&*found.user, user.as_str());

@@ -12,13 +12,14 @@ use crate::access::{Tenancy, Tokens};
 use crate::api::lifetime::{CredentialGuard, RequiredAccess};
 use crate::clock::ManualClock;
 use crate::directory::Project;
-use crate::live::{Live, LiveLimits, View};
+use crate::live::{LiveLimits, TunnelRegistry, View};
 
 /// A quiet stream sends a comment every 15 s, and an event in between does not delay it.
 #[tokio::test(start_paused = true)]
 async fn a_comment_keeps_the_connection_alive() {
     let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
-    let live: Arc<Live<()>> = Live::new(LiveLimits::default(), Arc::<ManualClock>::clone(&clock));
+    let live: Arc<TunnelRegistry<()>> =
+        TunnelRegistry::new(LiveLimits::default(), Arc::<ManualClock>::clone(&clock));
     let tokens = Tokens::new(Keyring::new());
     let token = VerifiedToken {
         kind: TokenKind::Pat,

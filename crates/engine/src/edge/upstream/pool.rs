@@ -82,7 +82,7 @@ impl<C> IdleConnection<C> {
 }
 
 /// An HTTP/1.1 connection that can be pooled.
-pub(crate) trait Reusable {
+pub(crate) trait ReusableConnection {
     /// True if the connection can serve another request after it has been idle.
     fn is_reusable(&mut self) -> bool;
 
@@ -90,7 +90,7 @@ pub(crate) trait Reusable {
     fn has_moved(&self) -> bool;
 }
 
-impl Reusable for Http1 {
+impl ReusableConnection for Http1 {
     /// The check reads without the bandwidth limit, because a throttled read would show nothing
     /// about the connection.
     fn is_reusable(&mut self) -> bool {
@@ -153,7 +153,7 @@ impl UpstreamPool {
     }
 }
 
-impl<C: Reusable> UpstreamPool<C> {
+impl<C: ReusableConnection> UpstreamPool<C> {
     fn take_http2(&mut self, tunnel: TunnelId) -> Option<Http2> {
         let connections = self.by_tunnel.get_mut(&tunnel)?;
         connections

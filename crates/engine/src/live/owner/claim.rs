@@ -7,10 +7,10 @@ use types::tunnel::TunnelProperties;
 use super::super::group::{LoadMetric, NameHolders};
 use super::super::names::{NameRef, routed_hostname, routed_port};
 use super::super::{ClientHandle, LiveTunnel, OpenTunnelError};
-use super::{Live, State};
+use super::{State, TunnelRegistry};
 use crate::access::TunnelPolicy;
 
-impl<A: LoadMetric> Live<A> {
+impl<A: LoadMetric> TunnelRegistry<A> {
     /// The tunnels that a new one displaces.
     pub(super) fn tunnels_to_displace(
         &self,

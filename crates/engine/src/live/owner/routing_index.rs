@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use super::super::LiveTunnel;
 use super::super::group::{LoadMetric, NameHolders};
 use super::super::names::{NameKey, routed_hostname, routed_port};
-use super::{Live, State};
+use super::{State, TunnelRegistry};
 
-impl<A: LoadMetric> Live<A> {
+impl<A: LoadMetric> TunnelRegistry<A> {
     /// Adds a tunnel to the maps, next to those that share its name.
     pub(super) fn route_to(&self, state: &mut State<A>, tunnel: &Arc<LiveTunnel<A>>) {
         self.by_id.pin().insert(tunnel.view.id, Arc::clone(tunnel));

@@ -51,7 +51,8 @@ fn a_client_closes_only_its_own() {
 #[test]
 fn a_hostname_is_offline_for_ten_minutes_and_then_unknown() {
     let clock = clock();
-    let live: Arc<Live> = Live::new(LiveLimits::default(), Arc::<ManualClock>::clone(&clock));
+    let live: Arc<TunnelRegistry> =
+        TunnelRegistry::new(LiveLimits::default(), Arc::<ManualClock>::clone(&clock));
     assert!(matches!(live.route("web.t.x"), Route::Unknown));
     let ann = connect(&live, &user("ann"), "ann");
     open(&live, &ann, json!({"hostname": "web.t.x"})).unwrap();

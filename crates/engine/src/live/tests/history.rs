@@ -83,7 +83,7 @@ fn views() -> [View; 4] {
 }
 
 /// Carries out an act with the objects that the chosen indices refer to now.
-fn carry_out(live: &Live, owners: &mut Vec<ClientHandle<&'static str>>, act: &Act) {
+fn carry_out(live: &TunnelRegistry, owners: &mut Vec<ClientHandle<&'static str>>, act: &Act) {
     let some = |count: usize, index: usize| index.checked_rem(count);
     let tunnel = |index| {
         let tunnels = live.tunnels(&everything(), usize::MAX);

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-fn routed(live: &Live, host: &str) -> &'static str {
+fn routed(live: &TunnelRegistry, host: &str) -> &'static str {
     match live.route(host) {
         Route::Online(tunnel) => *tunnel.agent,
         Route::Offline => "offline",

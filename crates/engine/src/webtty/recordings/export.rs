@@ -126,7 +126,7 @@ struct Job {
 
 impl Job {
     fn run(self, handle: &Handle) {
-        let mut out = Pieces {
+        let mut out = PieceWriter {
             to: self.to.clone(),
             handle: handle.clone(),
             piece: Vec::new(),
@@ -142,7 +142,7 @@ impl Job {
         }
     }
 
-    fn write(&self, handle: &Handle, out: &mut Pieces) -> io::Result<()> {
+    fn write(&self, handle: &Handle, out: &mut PieceWriter) -> io::Result<()> {
         let Self { inner, export, .. } = self;
         let opened = handle.block_on(inner.open(&self.project, &self.id, export.from_seq));
         let (_, reader) = opened.map_err(io::Error::other)?;
@@ -257,14 +257,14 @@ fn exported(record: Record, export: &Export) -> Option<Record> {
 }
 
 /// Writes pieces to the reader, at its pace.
-struct Pieces {
+struct PieceWriter {
     to: mpsc::Sender<io::Result<Bytes>>,
     handle: Handle,
     piece: Vec<u8>,
     deadline: ReadDeadline,
 }
 
-impl Write for Pieces {
+impl Write for PieceWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.piece.extend_from_slice(bytes);
         if self.piece.len() >= PIECE_SIZE {

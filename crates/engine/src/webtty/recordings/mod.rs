@@ -3,8 +3,8 @@
 //! A session starts its recording with [`Recorder::start`]. It passes each entry to
 //! [`Recording::record`], which never waits, and ends the recording with [`Recording::finish`].
 //! Entries wait in a bounded queue. A task per recording turns them into records and stores them
-//! sealed (`writer`). This module decides if a session waits for its recording. A [`Pace`] states
-//! how the session must proceed: go on, hold, or end.
+//! sealed (`writer`). This module decides if a session waits for its recording. A [`RecordingPace`]
+//! states how the session must proceed: go on, hold, or end.
 //!
 //! `layout` defines the objects, `open` opens the store (a folder, or a bucket of an S3-compatible
 //! store). `maintenance` ends recordings that a killed engine left open, and removes old ones.
@@ -12,8 +12,8 @@
 //!
 //! While an engine is replaced by a new process, both store their own recordings. Only one of them
 //! maintains the store, because a recording that the other one makes looks as if it was left open:
-//! the old process stops its maintenance ([`Recorder::stop_maintenance`]) before the new one records,
-//! and that one starts its own when the old process has ended.
+//! the old process stops its maintenance ([`Recorder::stop_maintenance`]) before the new one
+//! records, and that one starts its own when the old process has ended.
 
 mod export;
 mod key;
@@ -88,7 +88,7 @@ pub struct RecordedSession {
 
 /// Pace that the recording requires of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum RecordingPace {
     /// The session continues: there is capacity, or gaps are allowed.
     Go,
     /// The session takes nothing from either side until there is capacity.
@@ -234,8 +234,8 @@ impl Recorder {
         Ok(Recording { queue })
     }
 
-    /// Stops the maintenance, because another process is about to record in this store. The recordings
-    /// of this process continue.
+    /// Stops the maintenance, because another process is about to record in this store. The
+    /// recordings of this process continue.
     pub fn stop_maintenance(&self) {
         if let Some(inner) = &self.inner {
             inner.maintenance_stop.cancel();
@@ -272,14 +272,14 @@ impl Recorder {
 }
 
 impl Recording {
-    /// Adds an entry, and returns the new pace of the session. Never waits. After [`Pace::Hold`]
-    /// the caller adds at most the entries that were already in flight.
-    pub fn record(&self, entry: Entry, at: Timestamp) -> Pace {
+    /// Adds an entry, and returns the new pace of the session. Never waits. After
+    /// [`RecordingPace::Hold`] the caller adds at most the entries that were already in flight.
+    pub fn record(&self, entry: Entry, at: Timestamp) -> RecordingPace {
         self.queue.push(entry, at)
     }
 
     /// Notifies of each change of the pace.
-    pub fn pace(&self) -> watch::Receiver<Pace> {
+    pub fn pace(&self) -> watch::Receiver<RecordingPace> {
         self.queue.pace()
     }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tty::recording::{Entry, MAX_PAYLOAD};
 
-use super::Pace;
+use super::RecordingPace;
 use crate::config::RecordingPolicy;
 
 /// Queued bytes at which the session must hold: as much as one segment takes.
@@ -34,7 +34,7 @@ pub(super) struct Queue {
     recorded: bool,
     policy: RecordingPolicy,
     state: Mutex<State>,
-    pace: watch::Sender<Pace>,
+    pace: watch::Sender<RecordingPace>,
     /// Notified when the queue has an entry or an end.
     some: Notify,
     /// Notified when a flush is due: enough entries, or an end.
@@ -67,7 +67,7 @@ impl Queue {
             recorded,
             policy,
             state: Mutex::default(),
-            pace: watch::Sender::new(Pace::Go),
+            pace: watch::Sender::new(RecordingPace::Go),
             some: Notify::new(),
             urgent: Notify::new(),
         }
@@ -77,16 +77,16 @@ impl Queue {
         self.recorded
     }
 
-    pub(super) fn pace(&self) -> watch::Receiver<Pace> {
+    pub(super) fn pace(&self) -> watch::Receiver<RecordingPace> {
         self.pace.subscribe()
     }
 
-    pub(super) fn push(&self, entry: Entry, at: Timestamp) -> Pace {
+    pub(super) fn push(&self, entry: Entry, at: Timestamp) -> RecordingPace {
         if !self.recorded {
-            return Pace::Go;
+            return RecordingPace::Go;
         }
         let mut state = self.state.lock();
-        if state.ended || *self.pace.borrow() == Pace::End {
+        if state.ended || *self.pace.borrow() == RecordingPace::End {
             state.lost += 1;
         } else {
             let cost = entry.payload.len() + ENTRY_OVERHEAD;
@@ -107,11 +107,11 @@ impl Queue {
         if state.bytes >= HOLD_BYTES {
             self.urgent.notify_one();
             if !state.failing {
-                self.set(Pace::Hold);
+                self.set(RecordingPace::Hold);
             }
         }
         if state.lost > 0 && self.policy == RecordingPolicy::Strict {
-            self.set(Pace::End);
+            self.set(RecordingPace::End);
         }
         *self.pace.borrow()
     }
@@ -151,8 +151,8 @@ impl Queue {
     pub(super) fn stored(&self) {
         let mut state = self.state.lock();
         state.failing = false;
-        if state.bytes < HOLD_BYTES && *self.pace.borrow() == Pace::Hold {
-            self.set(Pace::Go);
+        if state.bytes < HOLD_BYTES && *self.pace.borrow() == RecordingPace::Hold {
+            self.set(RecordingPace::Go);
         }
     }
 
@@ -160,22 +160,22 @@ impl Queue {
     pub(super) fn failed(&self) {
         self.state.lock().failing = true;
         match self.policy {
-            RecordingPolicy::Strict => self.set(Pace::End),
-            RecordingPolicy::BestEffort => self.set(Pace::Go),
+            RecordingPolicy::Strict => self.set(RecordingPace::End),
+            RecordingPolicy::BestEffort => self.set(RecordingPace::Go),
         }
     }
 
     /// Records that nothing more is stored, because a limit is reached.
     pub(super) fn full(&self) {
         if self.policy == RecordingPolicy::Strict {
-            self.set(Pace::End);
+            self.set(RecordingPace::End);
         }
     }
 
-    /// Sets the pace. [`Pace::End`] is final.
-    fn set(&self, to: Pace) {
+    /// Sets the pace. [`RecordingPace::End`] is final.
+    fn set(&self, to: RecordingPace) {
         self.pace.send_if_modified(|pace| {
-            let changes = *pace != to && *pace != Pace::End;
+            let changes = *pace != to && *pace != RecordingPace::End;
             if changes {
                 *pace = to;
             }

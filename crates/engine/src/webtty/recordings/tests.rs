@@ -168,10 +168,10 @@ async fn the_policy_limits_the_wait_for_a_store_that_hangs() {
     use RecordingPolicy::{BestEffort, Strict};
 
     for (policy, seconds, pace, details) in [
-        (Strict, 14, Pace::Go, vec![]),
-        (Strict, 16, Pace::End, vec!["lost: 1"]),
-        (BestEffort, 4, Pace::Go, vec![]),
-        (BestEffort, 6, Pace::Go, vec!["lost: 1"]),
+        (Strict, 14, RecordingPace::Go, vec![]),
+        (Strict, 16, RecordingPace::End, vec!["lost: 1"]),
+        (BestEffort, 4, RecordingPace::Go, vec![]),
+        (BestEffort, 6, RecordingPace::Go, vec!["lost: 1"]),
     ] {
         let objects = slow();
         let recorder = recorder(Arc::<ThrottledStore<_>>::clone(&objects), policy);

@@ -159,8 +159,8 @@ async fn an_export_is_generated_as_it_is_read() {
     let recording = recorder.start(&meta).unwrap();
     for _ in 0..40 {
         let entry = Entry::output(StreamType::Stdout, "a line of text\r\n".repeat(8192).into());
-        if recording.record(entry, now) == Pace::Hold {
-            wait_for_pace(&recording, Pace::Go).await;
+        if recording.record(entry, now) == RecordingPace::Hold {
+            wait_for_pace(&recording, RecordingPace::Go).await;
         }
     }
     recording.finish(&ended(&meta, 0, now));

@@ -84,8 +84,8 @@ async fn records_until_killed(dir: &Path) {
     for number in 0_u32.. {
         let piece = format!("{number:08}").repeat(1024);
         let entry = Entry::output(StreamType::Stdout, piece.into());
-        if recording.record(entry, clock.now()) == Pace::Hold {
-            wait_for_pace(&recording, Pace::Go).await;
+        if recording.record(entry, clock.now()) == RecordingPace::Hold {
+            wait_for_pace(&recording, RecordingPace::Go).await;
         }
         if !is_announced && std::fs::read_dir(&folder).is_ok_and(|stored| stored.count() >= 3) {
             // On its own line, after the line that announces the test.
@@ -150,7 +150,7 @@ async fn on_a_small_disk(dir: &Path) {
     wait_for_records(&strict, first, 1).await;
     fill();
     recording.record(output(&"lost ".repeat(20_000)), now);
-    wait_for_pace(&recording, Pace::End).await;
+    wait_for_pace(&recording, RecordingPace::End).await;
     assert!(strict.start(&recorded).is_err(), "no other session starts");
     std::fs::remove_file(&ballast).unwrap();
     let mut end = ended(&meta(first, now), 0, now);
@@ -185,7 +185,7 @@ async fn on_a_small_disk(dir: &Path) {
     fill();
     assert_eq!(
         recording.record(output(&"lost ".repeat(20_000)), now),
-        Pace::Go
+        RecordingPace::Go
     );
     // It continues while nothing can be stored.
     until(&lenient, "disk that is full", async || {
@@ -193,7 +193,7 @@ async fn on_a_small_disk(dir: &Path) {
     })
     .await;
     std::fs::remove_file(&ballast).unwrap();
-    assert_eq!(recording.record(output("after"), now), Pace::Go);
+    assert_eq!(recording.record(output("after"), now), RecordingPace::Go);
     recording.finish(&ended(&meta(id, now), 0, now));
     assert_eq!(
         wait_stored(&lenient, id).await.status,
@@ -248,8 +248,8 @@ async fn an_unreachable_store_stops_sessions_only_in_strict_mode() {
             let recording = recorder.start(&meta(session_id(now), now)).unwrap();
             for _ in 0..20 {
                 let entry = Entry::output(StreamType::Stdout, vec![0; 256 * 1024].into());
-                if recording.record(entry, now) == Pace::Hold {
-                    wait_for_pace(&recording, Pace::Go).await;
+                if recording.record(entry, now) == RecordingPace::Hold {
+                    wait_for_pace(&recording, RecordingPace::Go).await;
                 }
             }
             recording.finish(&ended(&meta(session_id(now), now), 0, now));
@@ -277,13 +277,13 @@ async fn a_full_recording_ends_with_a_reason() {
             recording.record(entry, now);
         }
         if policy == RecordingPolicy::Strict {
-            wait_for_pace(&recording, Pace::End).await;
+            wait_for_pace(&recording, RecordingPace::End).await;
         }
         recording.finish(&ended(&meta(id, now), 0, now));
         wait_stored(&recorder, id).await;
         let wanted = match policy {
-            RecordingPolicy::Strict => Pace::End,
-            RecordingPolicy::BestEffort => Pace::Go,
+            RecordingPolicy::Strict => RecordingPace::End,
+            RecordingPolicy::BestEffort => RecordingPace::Go,
         };
         assert_eq!(*recording.pace().borrow(), wanted);
         let read = records(&recorder, id).await;
@@ -306,10 +306,10 @@ async fn a_project_without_storage_records_no_more() {
     let id = session_id(now);
     let recording = recorder.start(&meta(id, now)).unwrap();
     let entry = Entry::output(StreamType::Stdout, vec![b'x'; 256 * 1024].into());
-    while recording.record(entry.clone(), now) != Pace::Hold {}
-    wait_for_pace(&recording, Pace::Go).await;
+    while recording.record(entry.clone(), now) != RecordingPace::Hold {}
+    wait_for_pace(&recording, RecordingPace::Go).await;
     recording.record(entry, now);
-    wait_for_pace(&recording, Pace::End).await;
+    wait_for_pace(&recording, RecordingPace::End).await;
     recording.finish(&ended(&meta(id, now), 0, now));
     wait_stored(&recorder, id).await;
     let details = records(&recorder, id).await;

@@ -144,7 +144,7 @@ async fn an_unreachable_store_ends_sessions() {
     wait_for_records(&recorder, id, 1).await;
     drop(moto);
     recording.record(Entry::output(StreamType::Stdout, "lost".into()), now);
-    wait_for_pace(&recording, Pace::End).await;
+    wait_for_pace(&recording, RecordingPace::End).await;
     assert!(recorder.start(&meta(session_id(now), now)).is_err());
     assert!(recorder.session("default", &id).await.is_err());
     drop(recording);

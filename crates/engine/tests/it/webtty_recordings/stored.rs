@@ -153,9 +153,9 @@ async fn a_flood_is_recorded_completely_and_read_in_pages() {
         let piece = format!("{number:06}\n").repeat(4096 * 8 / 7);
         sent.extend_from_slice(piece.as_bytes());
         let entry = Entry::output(StreamType::Stdout, piece.into());
-        if recording.record(entry, now) == Pace::Hold {
+        if recording.record(entry, now) == RecordingPace::Hold {
             held += 1;
-            within("room", pace.wait_for(|pace| *pace == Pace::Go))
+            within("room", pace.wait_for(|pace| *pace == RecordingPace::Go))
                 .await
                 .unwrap();
         }

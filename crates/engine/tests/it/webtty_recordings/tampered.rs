@@ -18,8 +18,8 @@ async fn two() -> (TestStorage, Recorder, [WebttySessionId; 2]) {
         for number in 0..12_u8 {
             let mut entry = large.clone();
             entry.payload = vec![b'a' + number; 200 * 1024].into();
-            if recording.record(entry, now) == Pace::Hold {
-                wait_for_pace(&recording, Pace::Go).await;
+            if recording.record(entry, now) == RecordingPace::Hold {
+                wait_for_pace(&recording, RecordingPace::Go).await;
             }
         }
         recording.finish(&ended(&meta, 0, now));

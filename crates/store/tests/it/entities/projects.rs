@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use store::members::{self, Role};
-use store::projects::{self, List, Reach, Sort};
+use store::projects::{self, List, ProjectSelection, Sort};
 use store::webtty_servers::{self, WebttyServer};
 use store::{Conflict, Order, Paging, addresses, capacity, workspaces};
 use types::id::ProjectId;
@@ -14,7 +14,7 @@ use crate::world::{Person, at, id, new_project};
 fn everything(workspaces: &[types::id::WorkspaceId]) -> List<'_> {
     List {
         workspaces,
-        reach: Reach::All,
+        selection: ProjectSelection::All,
         search: None,
         sort: Sort::Id,
         order: Order::Asc,
@@ -134,7 +134,7 @@ async fn a_list_is_limited_to_its_workspaces_and_boundary(database: Database) {
     let foreign = [own[1], bob.project];
     let both = [ann.workspace, bob.workspace];
     let only = |projects, workspaces| List {
-        reach: Reach::Only {
+        selection: ProjectSelection::Only {
             projects,
             workspaces,
         },

@@ -8,7 +8,7 @@ mod job;
 #[cfg(unix)]
 mod messages;
 #[cfg(not(unix))]
-#[path = "panel/messages_at_once.rs"]
+#[path = "panel/unbuffered_messages.rs"]
 mod messages;
 mod model;
 mod rates;
@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::model::{PanelInfo, Rows};
 use self::{
-    model::{Action, Key, Model, Overlay, Press, State},
+    model::{Action, Key, KeyPress, Model, Overlay, State},
     screen::Screen,
     view::Paint,
 };
@@ -404,25 +404,25 @@ async fn next(requests: &mut Option<Subscription>) -> Option<Update> {
 }
 
 /// Translates a key event.
-fn press(key: KeyEvent) -> Option<Press> {
+fn press(key: KeyEvent) -> Option<KeyPress> {
     if key.kind == KeyEventKind::Release {
         return None;
     }
     let press = match key.code {
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Press::Interrupt,
-        KeyCode::Char('z') if key.modifiers.contains(KeyModifiers::CONTROL) => Press::Suspend,
-        KeyCode::Char('l') if key.modifiers.contains(KeyModifiers::CONTROL) => Press::Redraw,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => KeyPress::Interrupt,
+        KeyCode::Char('z') if key.modifiers.contains(KeyModifiers::CONTROL) => KeyPress::Suspend,
+        KeyCode::Char('l') if key.modifiers.contains(KeyModifiers::CONTROL) => KeyPress::Redraw,
         KeyCode::Char(_) if key.modifiers.contains(KeyModifiers::CONTROL) => return None,
-        KeyCode::Char(letter) => Press::Letter(letter),
-        KeyCode::Enter => Press::Enter,
-        KeyCode::Esc => Press::Escape,
-        KeyCode::Backspace => Press::Backspace,
-        KeyCode::Up => Press::Up,
-        KeyCode::Down => Press::Down,
-        KeyCode::PageUp => Press::PageUp,
-        KeyCode::PageDown => Press::PageDown,
-        KeyCode::Home => Press::Home,
-        KeyCode::End => Press::End,
+        KeyCode::Char(letter) => KeyPress::Letter(letter),
+        KeyCode::Enter => KeyPress::Enter,
+        KeyCode::Esc => KeyPress::Escape,
+        KeyCode::Backspace => KeyPress::Backspace,
+        KeyCode::Up => KeyPress::Up,
+        KeyCode::Down => KeyPress::Down,
+        KeyCode::PageUp => KeyPress::PageUp,
+        KeyCode::PageDown => KeyPress::PageDown,
+        KeyCode::Home => KeyPress::Home,
+        KeyCode::End => KeyPress::End,
         _ => return None,
     };
     Some(press)

@@ -41,7 +41,7 @@ struct OpenTunnel {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Expose {
+struct ExposeArguments {
     port: u16,
     name: Option<String>,
     #[serde(default = "yes")]
@@ -97,7 +97,7 @@ impl Tunnels {
         }
     }
 
-    async fn expose(&self, wanted: Expose) -> Result<Value, String> {
+    async fn expose(&self, wanted: ExposeArguments) -> Result<Value, String> {
         let target: Target = match wanted.port {
             0 => return Err("port: expected 1 to 65535".to_owned()),
             port => port.to_string().parse().map_err(|error| chain(&error))?,
@@ -142,7 +142,7 @@ impl Tunnels {
 
     async fn open(
         &self,
-        wanted: &Expose,
+        wanted: &ExposeArguments,
         properties: Properties,
         target: Target,
     ) -> Result<(String, watch::Receiver<Status>), String> {

@@ -37,7 +37,7 @@ pub(crate) struct Args {
 
 /// Addresses of a running engine. Disabled listeners have no field.
 #[derive(Serialize)]
-struct Ready {
+struct ReadyReport {
     /// Base host and port of the TLS listener, for agents and the Engine API.
     engine_url: String,
     /// The address of the TLS listener.
@@ -84,7 +84,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     let has_served = running.wait_until_serving().await;
     if has_served {
         if args.output == Format::Json {
-            output::json(&Ready::of(&running, &host))?;
+            output::json(&ReadyReport::of(&running, &host))?;
         }
         let replaced = running.replacement().replaced().clone();
         supervisor::notify_ready_until(&shutdown, replaced)?;
@@ -109,7 +109,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Ready {
+impl ReadyReport {
     fn of(running: &RunningEngine, host: &str) -> Self {
         let tls = running.tls_addr();
         let plain = running.http_addr();

@@ -129,7 +129,7 @@ struct DatabaseArgs {
 
 /// Addresses of a running platform.
 #[derive(Serialize)]
-struct Ready {
+struct ReadyReport {
     /// Public URL of the platform.
     base_url: String,
     /// The address of the listener.
@@ -217,7 +217,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         .map_err(|error| failed(&error))?;
     let (admin_email, admin_password) = admin.unzip();
     match args.output {
-        Format::Json => output::json(&Ready {
+        Format::Json => output::json(&ReadyReport {
             base_url,
             listen_addr: running.address(),
             http_url: running

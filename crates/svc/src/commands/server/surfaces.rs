@@ -15,8 +15,8 @@ use control::{
 };
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response};
 use mcp::{
-    CallerFuture, Engines, HeldPermissions, HostedEndpoint, Identify, ProjectName, ResponseFuture,
-    TerminalRequest,
+    CallerAuthenticator, CallerFuture, Engines, HeldPermissions, HostedEndpoint, ProjectName,
+    ResponseFuture, TerminalRequest,
 };
 use types::{permission::Permission, problem::Problem};
 
@@ -42,7 +42,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Result<Router, Failure> {
 /// Authenticates callers of tools like the API does, but only by their bearer token (MC-5).
 struct BearerAuthenticator(Arc<App>);
 
-impl Identify for BearerAuthenticator {
+impl CallerAuthenticator for BearerAuthenticator {
     fn identify(&self, headers: HeaderMap) -> CallerFuture {
         let app = Arc::clone(&self.0);
         Box::pin(async move {

@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 /// Addresses of a running relay. Disabled listeners have no field.
 #[derive(Serialize)]
-struct Ready {
+struct ReadyReport {
     /// Listener addresses for UDP and TCP.
     turn_addrs: Vec<SocketAddr>,
     /// Listener addresses for TLS.
@@ -79,14 +79,14 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         .await
         .map_err(|error| Failure::from_error("the relay cannot start", error))?;
     if args.output == Format::Json {
-        output::json(&Ready::of(&running, realm))?;
+        output::json(&ReadyReport::of(&running, realm))?;
     }
     supervisor::notify_ready(&shutdown)?;
     running.stopped().await;
     Ok(())
 }
 
-impl Ready {
+impl ReadyReport {
     fn of(running: &RunningRelay, realm: String) -> Self {
         let metrics = running.metrics_addr();
         Self {

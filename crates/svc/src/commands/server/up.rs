@@ -30,7 +30,7 @@ use self::{
     engine::{Ports, TrustSource},
     local::{Listeners, LocalPlatform, OauthClient, PlatformOptions},
     public::PublicArgs,
-    ready::{PlatformInfo, Ready},
+    ready::{PlatformInfo, ReadyReport},
     relay::LocalRelay,
     saved_state::SavedUpState,
 };
@@ -209,7 +209,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         None
     };
 
-    let ready = Ready {
+    let ready = ReadyReport {
         platform: platform.as_ref().map(PlatformInfo::of),
         engine_url: format!("https://{address}"),
         metrics_url: running
@@ -232,7 +232,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print_ready(ready: &Ready, format: Format, data: &Path) -> Result<(), Failure> {
+fn print_ready(ready: &ReadyReport, format: Format, data: &Path) -> Result<(), Failure> {
     match format {
         Format::Json => output::json(ready),
         Format::Text => output::line(&ready.panel(data)),

@@ -15,7 +15,7 @@ use self::{
     part::Part,
 };
 use super::{
-    signalled::EndSignals,
+    signals::EndSignals,
     target::{SessionMode, TargetArgs},
 };
 use crate::{failure::Failure, output, output::Format};

@@ -10,7 +10,7 @@ use tokio::{
 };
 use tty::message::{NoticeKind, Signal, Stream};
 
-use super::{session_request::StdinMode, signalled::EndSignals};
+use super::{session_request::StdinMode, signals::EndSignals};
 use crate::{
     failure::{Code, Failure},
     output::{self, plain},

@@ -69,7 +69,7 @@ fn an_allocation_relays_both_ways() {
     );
     let (client, wrap) = relay.core.on_peer_datagram(relay.now, id, peer, 5).unwrap();
     assert_eq!(client, udp_client());
-    assert!(matches!(wrap, Wrap::Indication { peer: from, .. } if from == peer));
+    assert!(matches!(wrap, DataHeader::Indication { peer: from, .. } if from == peer));
 
     assert_eq!(caller.bind(&mut relay, 0x4001, "1.1.1.1:9"), 0);
     let data = [&[0x40, 1, 0, 5][..], b"hello"].concat();
@@ -90,7 +90,7 @@ fn an_allocation_relays_both_ways() {
         .on_peer_datagram(relay.now, id, peer, 5)
         .unwrap()
         .1;
-    assert_eq!(wrap, Wrap::Channel(0x4001));
+    assert_eq!(wrap, DataHeader::Channel(0x4001));
     // 1 for the unpermitted is not counted: 5, 1, 5 out by Send and channel, 5 + 5 in.
     assert_eq!(relay.authority.meter.take(), (1, 5 + 1 + 5 + 5 + 5));
 }
@@ -128,10 +128,10 @@ fn deadlines_are_exact() {
             .unwrap()
             .1
     };
-    assert_eq!(wrap(&mut relay), Wrap::Channel(0x4000));
+    assert_eq!(wrap(&mut relay), DataHeader::Channel(0x4000));
     relay.advance(1);
     assert!(
-        matches!(wrap(&mut relay), Wrap::Indication { .. }),
+        matches!(wrap(&mut relay), DataHeader::Indication { .. }),
         "channel: 600 s"
     );
     relay.advance(597);

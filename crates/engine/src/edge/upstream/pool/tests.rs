@@ -8,7 +8,7 @@ struct Fake {
     closed: bool,
 }
 
-impl Reusable for Fake {
+impl ReusableConnection for Fake {
     fn is_reusable(&mut self) -> bool {
         !self.closed
     }

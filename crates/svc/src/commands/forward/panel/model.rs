@@ -122,7 +122,7 @@ pub(crate) enum Overlay {
 
 /// A key, independent of the terminal's encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Press {
+pub(crate) enum KeyPress {
     Letter(char),
     Enter,
     Escape,
@@ -280,11 +280,11 @@ impl Model {
     }
 
     /// Applies a key.
-    pub(crate) fn press(&mut self, key: Press, now: Instant) -> Option<Action> {
+    pub(crate) fn press(&mut self, key: KeyPress, now: Instant) -> Option<Action> {
         match key {
-            Press::Interrupt => return Some(Action::Stop),
-            Press::Suspend => return Some(Action::Suspend),
-            Press::Redraw => return Some(Action::Redraw),
+            KeyPress::Interrupt => return Some(Action::Stop),
+            KeyPress::Suspend => return Some(Action::Suspend),
+            KeyPress::Redraw => return Some(Action::Redraw),
             _ => {}
         }
         if self.view.typing {
@@ -294,38 +294,40 @@ impl Model {
         // Any key closes an open window. A key with a meaning also takes effect.
         let above = self.view.overlay.take();
         match key {
-            Press::Letter('q') => return Some(Action::Stop),
-            Press::Letter('c') => return self.copy(now),
-            Press::Letter('p' | ' ') => self.pause(),
-            Press::Letter('/') => {
+            KeyPress::Letter('q') => return Some(Action::Stop),
+            KeyPress::Letter('c') => return self.copy(now),
+            KeyPress::Letter('p' | ' ') => self.pause(),
+            KeyPress::Letter('/') => {
                 self.view.typing = true;
                 self.view.scroll = 0;
             }
-            Press::Letter('?' | 'h') => self.view.overlay = toggled_overlay(above, Overlay::Help),
-            Press::Letter('Q') => self.view.overlay = toggled_overlay(above, Overlay::Code),
-            Press::Letter('i') => self.view.overlay = toggled_overlay(above, Overlay::Inspector),
-            Press::Escape if above.is_none() => self.view.filter.clear(),
-            Press::Up | Press::Letter('k') => self.scroll(-1),
-            Press::Down | Press::Letter('j') => self.scroll(1),
-            Press::PageUp => self.scroll(-PAGE),
-            Press::PageDown => self.scroll(PAGE),
-            Press::Home | Press::Letter('g') => self.view.scroll = 0,
-            Press::End | Press::Letter('G') => self.scroll(isize::MAX),
+            KeyPress::Letter('?' | 'h') => {
+                self.view.overlay = toggled_overlay(above, Overlay::Help)
+            }
+            KeyPress::Letter('Q') => self.view.overlay = toggled_overlay(above, Overlay::Code),
+            KeyPress::Letter('i') => self.view.overlay = toggled_overlay(above, Overlay::Inspector),
+            KeyPress::Escape if above.is_none() => self.view.filter.clear(),
+            KeyPress::Up | KeyPress::Letter('k') => self.scroll(-1),
+            KeyPress::Down | KeyPress::Letter('j') => self.scroll(1),
+            KeyPress::PageUp => self.scroll(-PAGE),
+            KeyPress::PageDown => self.scroll(PAGE),
+            KeyPress::Home | KeyPress::Letter('g') => self.view.scroll = 0,
+            KeyPress::End | KeyPress::Letter('G') => self.scroll(isize::MAX),
             _ => {}
         }
         None
     }
 
-    fn type_filter(&mut self, key: Press) {
+    fn type_filter(&mut self, key: KeyPress) {
         match key {
-            Press::Letter(letter) if self.view.filter.len() < MAX_FILTER => {
+            KeyPress::Letter(letter) if self.view.filter.len() < MAX_FILTER => {
                 self.view.filter.push(letter);
             }
-            Press::Backspace => {
+            KeyPress::Backspace => {
                 self.view.filter.pop();
             }
-            Press::Enter => self.view.typing = false,
-            Press::Escape => {
+            KeyPress::Enter => self.view.typing = false,
+            KeyPress::Escape => {
                 self.view.typing = false;
                 self.view.filter.clear();
             }

@@ -1,10 +1,10 @@
 //! `svc up --public`: engine, platform and relay of a public server, with certificates from an
 //! authority.
 //!
-//! The engine has the public port 443. It forwards connections for `platform.HOST` and `turn.HOST` to
-//! the platform and the relay, which order their certificates through it. So it starts first, and the
-//! ports of the others are known before. The platform starts when the engine has its certificate,
-//! because it asks the engine over https.
+//! The engine has the public port 443. It forwards connections for `platform.HOST` and `turn.HOST`
+//! to the platform and the relay, which order their certificates through it. So it starts first,
+//! and the ports of the others are known before. The platform starts when the engine has its
+//! certificate, because it asks the engine over https.
 
 mod dns;
 mod files;
@@ -33,7 +33,7 @@ use super::{
     engine::TrustSource,
     local::{Listeners, LocalPlatform, PlatformLaunch},
     lock_data_directory, print_ready,
-    ready::{PlatformInfo, PublicInfo, Ready},
+    ready::{PlatformInfo, PublicInfo, ReadyReport},
     relay::LocalRelay,
     saved_state::SavedUpState,
     stop, write_shared_context,
@@ -149,7 +149,7 @@ pub(super) async fn run(args: &Args, host: &str) -> Result<(), Failure> {
         None
     };
     let realm = &options.host;
-    let ready = Ready {
+    let ready = ReadyReport {
         platform: Some(PlatformInfo::with_relay(&platform, realm, Vec::new())),
         engine_url: files::url(&project, port),
         metrics_url: running

@@ -9,7 +9,7 @@ use super::local::LocalPlatform;
 /// Addresses and credentials. Parts that do not exist (such as the platform of an engine without
 /// one) have no field, so that readers can distinguish absent from empty.
 #[derive(Serialize)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyReport {
     /// The platform and its objects.
     #[serde(flatten)]
     pub(super) platform: Option<PlatformInfo>,
@@ -105,7 +105,7 @@ impl PlatformInfo {
     }
 }
 
-impl Ready {
+impl ReadyReport {
     /// The text for users: addresses, login, and the next commands to copy.
     pub(crate) fn panel(&self, data: &Path) -> String {
         let mut lines = vec!["svc is up.".to_owned(), String::new()];
@@ -235,8 +235,8 @@ fn quoted(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn ready() -> Ready {
-        Ready {
+    fn ready() -> ReadyReport {
+        ReadyReport {
             platform: Some(PlatformInfo {
                 base_url: "http://localhost:8445".to_owned(),
                 workspace_id: "wks_01h455vb4pex5vsknk084sn02q".to_owned(),
@@ -258,15 +258,15 @@ mod tests {
         }
     }
 
-    fn community() -> Ready {
-        Ready {
+    fn community() -> ReadyReport {
+        ReadyReport {
             platform: None,
             demo_url: None,
             ..ready()
         }
     }
 
-    fn public() -> Ready {
+    fn public() -> ReadyReport {
         let mut ready = ready();
         ready.engine_url = "https://engine.example.com".to_owned();
         ready.demo_url = Some("https://demo.t.engine.example.com".to_owned());

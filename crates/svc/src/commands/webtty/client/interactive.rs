@@ -13,7 +13,7 @@ use tty::{
 
 use super::super::{
     piped::reconnected_message,
-    signalled::{EndSignals, ResizeEvents},
+    signals::{EndSignals, ResizeEvents},
 };
 use super::{
     escape::{Escape, EscapeInput},

@@ -34,7 +34,7 @@ pub(crate) struct ExportArgs {
     file: Option<PathBuf>,
 
     #[command(flatten)]
-    include: Include,
+    include: IncludeArgs,
 
     #[command(flatten)]
     on: SessionArgs,
@@ -42,7 +42,7 @@ pub(crate) struct ExportArgs {
 
 /// Content of the export.
 #[derive(Clone, Copy, Debug, Default, Args)]
-pub(super) struct Include {
+pub(super) struct IncludeArgs {
     /// Include keyboard input. Input that the command hid is never recorded
     #[arg(long = "include-stdin")]
     pub(super) stdin: bool,
@@ -113,7 +113,7 @@ pub(super) async fn begin(
     api: &Api,
     on: &SessionArgs,
     format: Export,
-    with: Include,
+    with: IncludeArgs,
 ) -> Result<Download, Failure> {
     let mut path = format!("{}?format={}", on.path(EXPORT), format.name());
     for (name, is_given) in [

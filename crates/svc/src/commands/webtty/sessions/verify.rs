@@ -18,7 +18,7 @@ use tty::recording::{ChainError, ChainFault, Head, Record, Verifier};
 
 use super::{
     OutputArgs, SessionArgs,
-    export::{Export, Include, begin},
+    export::{Export, IncludeArgs, begin},
 };
 use crate::{
     failure::{Code, Failure},
@@ -116,9 +116,9 @@ async fn of_engine(on: &mut SessionArgs) -> Result<VerifyReport, Failure> {
     let verdict: Option<RecordingVerdict> = serde_json::from_value(answer).ok();
     let head = verdict.as_ref().and_then(stored_end);
     // The complete recording. Otherwise the chain would have gaps.
-    let all = Include {
+    let all = IncludeArgs {
         stdin: true,
-        ..Include::default()
+        ..IncludeArgs::default()
     };
     let mut download = begin(&api, on, Export::Ndjson, all).await?;
     let mut lines = Lines::default();

@@ -30,7 +30,7 @@ fn paths(model: &Model) -> Vec<&str> {
 
 fn letters(model: &mut Model, text: &str, now: Instant) {
     for letter in text.chars() {
-        assert_eq!(model.press(Press::Letter(letter), now), None);
+        assert_eq!(model.press(KeyPress::Letter(letter), now), None);
     }
 }
 
@@ -109,14 +109,14 @@ fn a_filter_is_typed_and_cleared() {
     // While the filter is typed, keys are letters.
     letters(&mut model, "/q", now);
     assert_eq!(paths(&model), ["/api/q"]);
-    model.press(Press::Backspace, now);
-    model.press(Press::Enter, now);
+    model.press(KeyPress::Backspace, now);
+    model.press(KeyPress::Enter, now);
     assert!(!model.view.typing);
     assert_eq!(model.view.filter, "API/");
-    model.press(Press::Escape, now);
+    model.press(KeyPress::Escape, now);
     letters(&mut model, "/50", now);
     assert_eq!(paths(&model), ["/Q"]);
-    model.press(Press::Escape, now);
+    model.press(KeyPress::Escape, now);
     assert_eq!((model.view.typing, model.visible_rows().len()), (false, 3));
 }
 
@@ -127,19 +127,19 @@ fn a_scrolled_list_keeps_its_position() {
     for id in 0..30 {
         model.upsert_row(row(id, "/a", Some(200), now), now);
     }
-    model.press(Press::Down, now);
-    model.press(Press::PageDown, now);
+    model.press(KeyPress::Down, now);
+    model.press(KeyPress::PageDown, now);
     assert_eq!(model.view.scroll, 11);
     model.upsert_row(row(30, "/new", Some(200), now), now);
     assert_eq!(model.view.scroll, 12);
-    model.press(Press::End, now);
+    model.press(KeyPress::End, now);
     assert_eq!(model.view.scroll, 30);
-    model.press(Press::PageDown, now);
+    model.press(KeyPress::PageDown, now);
     assert_eq!(model.view.scroll, 30);
-    model.press(Press::Home, now);
+    model.press(KeyPress::Home, now);
     model.upsert_row(row(31, "/new", Some(200), now), now);
     assert_eq!(model.view.scroll, 0);
-    model.press(Press::Up, now);
+    model.press(KeyPress::Up, now);
     assert_eq!(model.view.scroll, 0);
 }
 
@@ -147,39 +147,39 @@ fn a_scrolled_list_keeps_its_position() {
 fn keys_return_actions_outside_the_model() {
     let now = Instant::now();
     let mut model = model(now);
-    assert_eq!(model.press(Press::Letter('q'), now), Some(Action::Stop));
-    assert_eq!(model.press(Press::Interrupt, now), Some(Action::Stop));
-    assert_eq!(model.press(Press::Suspend, now), Some(Action::Suspend));
+    assert_eq!(model.press(KeyPress::Letter('q'), now), Some(Action::Stop));
+    assert_eq!(model.press(KeyPress::Interrupt, now), Some(Action::Stop));
+    assert_eq!(model.press(KeyPress::Suspend, now), Some(Action::Suspend));
     // There is no address to copy yet.
-    assert_eq!(model.press(Press::Letter('c'), now), None);
+    assert_eq!(model.press(KeyPress::Letter('c'), now), None);
     model.url = Some("https://web.test".to_owned());
     let copy = Action::Copy("https://web.test".to_owned());
-    assert_eq!(model.press(Press::Letter('c'), now), Some(copy));
+    assert_eq!(model.press(KeyPress::Letter('c'), now), Some(copy));
     assert!(model.notice.is_some() && model.is_animated(now));
     model.tick(now + NOTICE_TIME);
     assert!(model.notice.is_none() && !model.is_animated(now));
-    model.press(Press::Letter('/'), now);
-    assert_eq!(model.press(Press::Letter('q'), now), None);
-    assert_eq!(model.press(Press::Interrupt, now), Some(Action::Stop));
+    model.press(KeyPress::Letter('/'), now);
+    assert_eq!(model.press(KeyPress::Letter('q'), now), None);
+    assert_eq!(model.press(KeyPress::Interrupt, now), Some(Action::Stop));
 }
 
 #[test]
 fn windows_are_closed_by_any_key() {
     let now = Instant::now();
     let mut model = model(now);
-    model.press(Press::Letter('?'), now);
+    model.press(KeyPress::Letter('?'), now);
     assert_eq!(model.view.overlay, Some(Overlay::Help));
-    model.press(Press::Letter('Q'), now);
+    model.press(KeyPress::Letter('Q'), now);
     assert_eq!(model.view.overlay, Some(Overlay::Code));
-    model.press(Press::Letter('Q'), now);
+    model.press(KeyPress::Letter('Q'), now);
     assert_eq!(model.view.overlay, None);
-    model.press(Press::Letter('i'), now);
+    model.press(KeyPress::Letter('i'), now);
     model.view.filter = "x".to_owned();
-    model.press(Press::Escape, now);
+    model.press(KeyPress::Escape, now);
     assert_eq!(
         (model.view.overlay, model.view.filter.as_str()),
         (None, "x")
     );
-    model.press(Press::Escape, now);
+    model.press(KeyPress::Escape, now);
     assert_eq!(model.view.filter, "");
 }

@@ -1,6 +1,6 @@
 use ratatui::{Terminal, backend::TestBackend};
 
-use super::super::model::{Key, PanelInfo, Press};
+use super::super::model::{Key, KeyPress, PanelInfo};
 use super::*;
 
 /// A model with every kind of content.
@@ -81,11 +81,11 @@ fn the_list_title_shows_pause_filter_and_scroll_position() {
     let mut model = model(now);
     model.missed(7);
     for key in ['p', '/', 'a', 'p', 'i'] {
-        model.press(Press::Letter(key), now);
+        model.press(KeyPress::Letter(key), now);
     }
     insta::assert_snapshot!("typing", drawn(&model, 80, 16, now));
-    model.press(Press::Enter, now);
-    model.press(Press::Down, now);
+    model.press(KeyPress::Enter, now);
+    model.press(KeyPress::Down, now);
     model.state = State::Draining;
     insta::assert_snapshot!("scrolled", drawn(&model, 80, 16, now));
 }

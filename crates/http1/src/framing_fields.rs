@@ -9,7 +9,7 @@ use crate::token::is_token_byte;
 
 /// Properties of the message that its fields determine.
 #[derive(Default)]
-pub(crate) struct Facts<'b> {
+pub(crate) struct FramingFields<'b> {
     pub(crate) host: Option<&'b [u8]>,
     pub(crate) host_repeated: bool,
     pub(crate) content_length: Option<u64>,
@@ -32,7 +32,7 @@ pub(crate) enum MessageKind {
     Response,
 }
 
-impl<'b> Facts<'b> {
+impl<'b> FramingFields<'b> {
     /// Evaluates the fields that the tokenizer found in `head`, which is a complete head. The error
     /// is a reason that may be shown to the peer.
     pub(crate) fn gather(
@@ -167,7 +167,7 @@ struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    fn parse(&mut self, value: &[u8], facts: &mut Facts<'_>) -> Result<(), &'static str> {
+    fn parse(&mut self, value: &[u8], facts: &mut FramingFields<'_>) -> Result<(), &'static str> {
         for option in options(value) {
             if !option.iter().all(|byte| is_token_byte(*byte)) {
                 return Err("Connection is malformed");

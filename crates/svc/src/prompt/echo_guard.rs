@@ -13,13 +13,13 @@ use crate::failure::Failure;
 
 /// A terminal without echo. Dropping it enables echo again, and so does a signal that ends the
 /// process.
-pub(super) struct Quiet {
+pub(super) struct EchoGuard {
     before: Termios,
     /// Dropped after the terminal was restored.
     _signals: EndingSignals,
 }
 
-impl Quiet {
+impl EchoGuard {
     pub(super) fn begin() -> Result<Self, Failure> {
         let failed = |error| Failure::from_error("cannot turn off terminal echo", error);
         let before = tcgetattr(stdin()).map_err(failed)?;
@@ -51,7 +51,7 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for EchoGuard {
     fn drop(&mut self) {
         // Errors are ignored, because the terminal may be closed.
         tcsetattr(stdin(), SetArg::TCSANOW, &self.before).ok();

@@ -1,12 +1,12 @@
 //! Kinds of rows that expire.
 
-macro_rules! stale {
+macro_rules! expiring_rows {
     ($($(#[doc = $doc:literal])+ $name:ident $word:literal)+) => {
         /// A kind of rows that expire.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Stale { $($(#[doc = $doc])+ $name,)+ }
+        pub enum ExpiringRows { $($(#[doc = $doc])+ $name,)+ }
 
-        impl Stale {
+        impl ExpiringRows {
             /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
@@ -21,7 +21,7 @@ macro_rules! stale {
     };
 }
 
-stale! {
+expiring_rows! {
     /// Summaries of streams. Each carries its end, from the plan of its project.
     Logs "logs"
     /// Stored events. Each carries its end, from the plan of its project.

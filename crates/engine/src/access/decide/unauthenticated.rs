@@ -7,7 +7,7 @@ use super::super::policy::RequiredProofs;
 
 /// Credentials that a visitor presented although the tunnel does not accept them.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct PresentedInVain {
+pub(super) struct UnacceptedCredentials {
     /// A token in the header or the query.
     pub(super) token: bool,
     /// A session cookie.
@@ -17,7 +17,7 @@ pub(super) struct PresentedInVain {
 }
 
 /// 401 for a tunnel with these rules.
-pub(super) fn unauthenticated(rules: RequiredProofs, presented: PresentedInVain) -> Problem {
+pub(super) fn unauthenticated(rules: RequiredProofs, presented: UnacceptedCredentials) -> Problem {
     let why = if presented.token && !rules.token {
         "Tokens are not accepted here. "
     } else if presented.session && rules.session {
@@ -80,7 +80,7 @@ mod tests {
                 password: true,
                 ..rules(token, false, false)
             };
-            let problem = unauthenticated(rules, PresentedInVain::default());
+            let problem = unauthenticated(rules, UnacceptedCredentials::default());
             assert_eq!(problem.detail, format!("This address needs {ways}."));
             assert_eq!((problem.status, problem.code), (401, "password_required"));
         }
@@ -102,7 +102,7 @@ mod tests {
                 "a token, a browser session or a client certificate",
             ),
         ] {
-            let problem = unauthenticated(rules, PresentedInVain::default());
+            let problem = unauthenticated(rules, UnacceptedCredentials::default());
             assert_eq!(problem.detail, format!("This address needs {ways}."));
             assert_eq!((problem.status, problem.code), (401, "unauthenticated"));
         }
@@ -110,17 +110,17 @@ mod tests {
 
     #[test]
     fn it_fits_what_was_presented() {
-        let token = PresentedInVain {
+        let token = UnacceptedCredentials {
             token: true,
-            ..PresentedInVain::default()
+            ..UnacceptedCredentials::default()
         };
-        let session = PresentedInVain {
+        let session = UnacceptedCredentials {
             session: true,
-            ..PresentedInVain::default()
+            ..UnacceptedCredentials::default()
         };
-        let password = PresentedInVain {
+        let password = UnacceptedCredentials {
             password: true,
-            ..PresentedInVain::default()
+            ..UnacceptedCredentials::default()
         };
         let detail = |rules, presented| unauthenticated(rules, presented).detail.into_owned();
         assert_eq!(

@@ -17,7 +17,7 @@ pub(super) const HEALTH_PATH: &str = "/healthz";
 pub(super) const READY_PATH: &str = "/readyz";
 
 /// Everything that a response depends on.
-pub(super) struct Respond {
+pub(super) struct MetricsResponder {
     /// `None` for a listener with the health routes only.
     pub(super) scrapes: Option<Scrapes>,
     pub(super) readiness: Readiness,
@@ -30,7 +30,7 @@ pub(super) struct Scrapes {
     pub(super) recorder: PrometheusHandle,
 }
 
-impl small_http::Respond for Respond {
+impl small_http::Responder for MetricsResponder {
     fn run_upkeep(&self) {
         if let Some(scrapes) = &self.scrapes {
             scrapes.recorder.run_upkeep();

@@ -7,7 +7,7 @@ use types::backoff::Backoff;
 
 /// Time limits and intervals. Tests shorten them.
 #[derive(Clone, Debug)]
-pub struct Pace {
+pub struct LinkTimes {
     /// From the request to the first line of the response.
     pub first_contact: Duration,
     /// A link without a message for this time counts as broken.
@@ -26,7 +26,7 @@ pub struct Pace {
     pub receipt: Duration,
 }
 
-impl Default for Pace {
+impl Default for LinkTimes {
     fn default() -> Self {
         Self {
             first_contact: Duration::from_secs(10),

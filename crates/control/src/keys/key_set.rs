@@ -79,7 +79,7 @@ impl KeySet {
 
 impl fmt::Debug for KeySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring")
+        f.debug_struct("KeySet")
             .field("epoch", &self.epoch)
             .field("kids", &self.kids)
             .finish_non_exhaustive()
