@@ -61,8 +61,8 @@ fn run(args: &[String]) -> Result<()> {
     let repository = Repository::of_this_package()?;
     match task {
         "up" => up::run(&repository, rest),
-        "test" => test::run(&repository, yes(rest)?),
-        "provision" => provision::run(&repository, TestSet::Change, yes(rest)?).map(drop),
+        "test" => test::run(&repository, accepts_all(rest)?),
+        "provision" => provision::run(&repository, TestSet::Change, accepts_all(rest)?).map(drop),
         "bench" => bench::run(&repository, rest),
         "dist" => dist::run(&repository, rest),
         "package" => no_arguments(rest).and_then(|()| package::run(&repository)),
@@ -85,7 +85,7 @@ fn run(args: &[String]) -> Result<()> {
 }
 
 /// The only flag of the tasks that may install something.
-fn yes(args: &[String]) -> Result<bool> {
+fn accepts_all(args: &[String]) -> Result<bool> {
     match args {
         [] => Ok(false),
         [flag] if flag == "--yes" => Ok(true),

@@ -31,7 +31,7 @@ use crate::runtime::random;
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .serve(LIST_AUDIT, list::list)
-        .serve(LIST_OWN_AUDIT, list::own)
+        .serve(LIST_OWN_AUDIT, list::list_own)
 }
 
 /// Writes an entry.

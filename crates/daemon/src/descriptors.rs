@@ -16,7 +16,7 @@ pub use self::inherited::{InheritError, InheritedSockets};
     unsafe_code,
     reason = "a descriptor from another process has no owner yet"
 )]
-fn own(descriptor: RawFd) -> OwnedFd {
+fn take_ownership(descriptor: RawFd) -> OwnedFd {
     // SAFETY: the callers pass descriptors that the system has just opened for this process, each
     // once, and that nothing else in it uses.
     unsafe { OwnedFd::from_raw_fd(descriptor) }

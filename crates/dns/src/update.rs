@@ -192,7 +192,7 @@ impl DnsUpdate {
     /// Connects to the first address that accepts.
     async fn connect(&self) -> Result<TcpStream, UpdateError> {
         let addresses = tokio::net::lookup_host((self.server.as_str(), self.port)).await;
-        let addresses: Vec<SocketAddr> = addresses.map_err(lost)?.take(MAX_ADDRESSES).collect();
+        let addresses: Vec<SocketAddr> = addresses.map_err(io_error)?.take(MAX_ADDRESSES).collect();
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for address in addresses {
             match timeout(CONNECT_TIME, TcpStream::connect(address)).await {
@@ -201,13 +201,13 @@ impl DnsUpdate {
                 Err(elapsed) => last = elapsed.into(),
             }
         }
-        Err(lost(last))
+        Err(io_error(last))
     }
 }
 
 /// The server's name is added by the caller.
 #[expect(clippy::needless_pass_by_value, reason = "the form of map_err")]
-fn lost(error: io::Error) -> UpdateError {
+fn io_error(error: io::Error) -> UpdateError {
     UpdateError::Connection {
         server: String::new(),
         problem: error.to_string(),
@@ -291,10 +291,10 @@ impl Exchange {
         let bytes = message.to_vec().map_err(internal)?;
         let length = u16::try_from(bytes.len()).map_err(internal)?;
         let framed = [&length.to_be_bytes()[..], &bytes].concat();
-        stream.write_all(&framed).await.map_err(lost)?;
-        let length = stream.read_u16().await.map_err(lost)?;
+        stream.write_all(&framed).await.map_err(io_error)?;
+        let length = stream.read_u16().await.map_err(io_error)?;
         let mut bytes = vec![0; usize::from(length)];
-        stream.read_exact(&mut bytes).await.map_err(lost)?;
+        stream.read_exact(&mut bytes).await.map_err(io_error)?;
         let Some(mut verifier) = verifier else {
             return Err(internal("there is no verifier"));
         };

@@ -18,13 +18,13 @@ pub struct Summary {
     /// Counts from 1 in the order in which exchanges started, and is never reused.
     pub id: u64,
     /// As sent; empty if the request was not received before its service failed.
-    #[serde(serialize_with = "shared")]
+    #[serde(serialize_with = "serialize_arc")]
     pub method: Arc<str>,
     /// Path and query; secrets in the query are masked.
-    #[serde(serialize_with = "shared")]
+    #[serde(serialize_with = "serialize_arc")]
     pub path: Arc<str>,
     /// The requested host, as the service sees it.
-    #[serde(serialize_with = "shared")]
+    #[serde(serialize_with = "serialize_arc")]
     pub host: Arc<str>,
     /// Absent until the service responds.
     pub status: Option<u16>,
@@ -41,7 +41,7 @@ pub struct Summary {
     /// A problem with the publication of the service that the response indicates.
     pub hint: Option<Hint>,
     /// Reason why the exchange was truncated, or cannot be decoded further.
-    #[serde(serialize_with = "perhaps_shared")]
+    #[serde(serialize_with = "serialize_optional_arc")]
     pub error: Option<Arc<str>>,
     /// The trace that the request belongs to (`traceparent`).
     pub trace_id: Option<TraceId>,
@@ -262,12 +262,12 @@ pub(crate) enum MessageKind {
     Trailers,
 }
 
-fn shared<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_arc<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(text)
 }
 
 #[expect(clippy::ref_option, reason = "the signature that the derive calls")]
-fn perhaps_shared<S: Serializer>(
+fn serialize_optional_arc<S: Serializer>(
     text: &Option<Arc<str>>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

@@ -72,10 +72,10 @@ pub type CallerFuture = Pin<Box<dyn Future<Output = Result<Option<Extensions>, R
 
 /// Sends requests to the engines of projects.
 pub trait Engines: Send + Sync + 'static {
-    /// Sends a request as [`Backend::carry_to_engine`] describes. The request has the
+    /// Sends a request as [`Backend::send_to_engine`] describes. The request has the
     /// `Authorization` of the caller, which is identified by the extensions from
     /// [`CallerAuthenticator`].
-    fn carry(
+    fn send_request(
         &self,
         project: ProjectName,
         needed: Permission,
@@ -83,7 +83,7 @@ pub trait Engines: Send + Sync + 'static {
         caller: &Extensions,
     ) -> ResponseFuture;
 
-    /// Performs an action on a terminal stream as [`Backend::carry_to_terminal`] describes, with
+    /// Performs an action on a terminal stream as [`Backend::send_to_terminal`] describes, with
     /// the `Authorization` of the caller.
     fn terminal(
         &self,
@@ -442,7 +442,7 @@ impl<E: Engines> Backend for InProcessApi<E> {
             .map(|held| held.0)
     }
 
-    fn carry(&self, request: http::Request<Bytes>, caller: &Extensions) -> ResponseFuture {
+    fn send_request(&self, request: http::Request<Bytes>, caller: &Extensions) -> ResponseFuture {
         let mut request = request.map(Body::from);
         if let Some(caller) = caller.get::<Caller>() {
             request.extensions_mut().extend(caller.extensions.clone());
@@ -467,7 +467,7 @@ impl<E: Engines> Backend for InProcessApi<E> {
         })
     }
 
-    fn carry_to_engine(
+    fn send_to_engine(
         &self,
         project: ProjectName,
         needed: Permission,
@@ -481,10 +481,10 @@ impl<E: Engines> Backend for InProcessApi<E> {
             request.headers_mut().insert(AUTHORIZATION, credential);
         }
         let known = caller.map_or(&nobody, |caller| &caller.extensions);
-        self.engines.carry(project, needed, request, known)
+        self.engines.send_request(project, needed, request, known)
     }
 
-    fn carry_to_terminal(
+    fn send_to_terminal(
         &self,
         project: ProjectName,
         needed: Permission,

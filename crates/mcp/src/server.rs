@@ -55,7 +55,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Sends a request for a caller, which is identified by the extensions of the MCP request.
     /// Failures are responses as well: a status and a problem.
-    fn carry(&self, request: Request<Bytes>, caller: &Extensions) -> ResponseFuture;
+    fn send_request(&self, request: Request<Bytes>, caller: &Extensions) -> ResponseFuture;
 
     /// Sends a request to the Engine API of a project, with only the credential of the caller.
     /// `permission` is the one that the engine will check.
@@ -64,7 +64,7 @@ pub trait Backend: Send + Sync + 'static {
     /// a challenge, and 401 means that the user has to sign in. If the engine cannot be reached
     /// within seconds, if its response is too long, or if it refuses a credential that the platform
     /// accepts, the result is a 502 and a problem whose `detail` states what to do next.
-    fn carry_to_engine(
+    fn send_to_engine(
         &self,
         project: ProjectName,
         needed: Permission,
@@ -74,7 +74,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Performs an action on a terminal stream in a project, with the credential of the caller. The
     /// result is a response: 200 and the JSON of the tool, or a problem.
-    fn carry_to_terminal(
+    fn send_to_terminal(
         &self,
         project: ProjectName,
         needed: Permission,
@@ -217,7 +217,7 @@ impl<B: Backend> Server<B> {
         caller: &Extensions,
     ) -> CallFuture {
         let request = call::request(tool, operation, arguments)?;
-        let response = self.backend.carry(request, caller).await;
+        let response = self.backend.send_request(request, caller).await;
         let argument_of = |field: &str| call::argument_of(tool, operation, field);
         self.of_response(tool, &response, caller, argument_of).await
     }
@@ -254,10 +254,10 @@ impl<B: Backend> Server<B> {
         let Some(needed) = list.permission() else {
             return Ok(result::failure(NO_LIST));
         };
-        let carried = self
+        let sent = self
             .backend
-            .carry_to_engine(project, needed, request, caller);
-        let response = carried.await;
+            .send_to_engine(project, needed, request, caller);
+        let response = sent.await;
         if response.status() == StatusCode::OK {
             let answer = list.answer(&response);
             return Ok(answer.map_or_else(|| result::failure(NO_LIST), result::structured));
@@ -283,7 +283,7 @@ impl<B: Backend> Server<B> {
             ToolImplementation::Operation(verb, path, _) => {
                 let request = of.request((verb, path), &arguments)?;
                 self.backend
-                    .carry_to_engine(project, needed, request, caller)
+                    .send_to_engine(project, needed, request, caller)
                     .await
             }
             ToolImplementation::Stream(act) => {
@@ -293,7 +293,7 @@ impl<B: Backend> Server<B> {
                     agent,
                 };
                 self.backend
-                    .carry_to_terminal(project, needed, ask, caller)
+                    .send_to_terminal(project, needed, ask, caller)
                     .await
             }
         };
@@ -399,7 +399,7 @@ impl<B: Backend> Server<B> {
     /// The permissions of the credential; `None` if the platform does not respond.
     async fn permissions(&self, caller: &Extensions) -> Option<Permissions> {
         let request = Request::get(whoami::WHOAMI.path).body(Bytes::new()).ok()?;
-        let answer = self.backend.carry(request, caller).await;
+        let answer = self.backend.send_request(request, caller).await;
         let whoami: Value = serde_json::from_slice(answer.body()).ok()?;
         let held = whoami.get("permissions")?.as_array()?.iter();
         Some(

@@ -34,7 +34,7 @@ impl Account {
     ///
     /// # Errors
     /// The process has no account, which happens in containers, or the database cannot be read.
-    pub fn own() -> Result<Self, AccountError> {
+    pub fn current() -> Result<Self, AccountError> {
         let uid = geteuid();
         to_account(User::from_uid(uid), || uid.to_string())
     }

@@ -10,7 +10,7 @@ pub(crate) use self::{
     format::Format,
     plain::plain,
     screen::{Screen, width},
-    table::fitted,
+    table::format_table,
 };
 
 use std::io::{self, IsTerminal, Write};
@@ -58,7 +58,7 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failur
             .collect()
     };
     let rows: Vec<Vec<String>> = rows.iter().map(short).collect();
-    table::fitted(heading, &rows, width())
+    table::format_table(heading, &rows, width())
         .iter()
         .try_for_each(|text| line(text))
 }

@@ -94,7 +94,7 @@ impl Platform {
 
     /// Sends a request of another component to its path on this platform. A refusal of the platform
     /// is a normal response.
-    pub(crate) async fn carry(
+    pub(crate) async fn send_request(
         &self,
         request: http::Request<Bytes>,
     ) -> Result<http::Response<Bytes>, PlatformError> {

@@ -64,7 +64,7 @@ impl TestEngine {
     /// As [`Self::managed`], with additional configuration sections, in YAML.
     pub async fn managed_with(platform: &FakePlatform, sections: &str) -> Self {
         let engine = Self::managed_at(platform, None, sections, Arc::new(SystemClock)).await;
-        engine.informed().await;
+        engine.wait_for_changes().await;
         engine
     }
 
@@ -87,7 +87,7 @@ impl TestEngine {
     ) -> Self {
         let clock = Arc::new(SystemClock);
         let engine = Self::launch_managed(platform, None, sections, variables, clock).await;
-        engine.informed().await;
+        engine.wait_for_changes().await;
         engine
     }
 
@@ -123,8 +123,8 @@ impl TestEngine {
         let directory = directory.unwrap_or_else(|| tempfile::tempdir().expect("a directory"));
         let ca = TestCa::new();
         let names = [BASE_HOST, "*.engine.localhost", "*.t.engine.localhost"];
-        // Time-outs are long, so that they do not expire during a test. A name is known to be unused
-        // from the start, because no engine ran before.
+        // Time-outs are long, so that they do not expire during a test. A name is known to be
+        // unused from the start, because no engine ran before.
         let unhurried = if sections.contains("timeouts:") {
             ""
         } else {
@@ -244,10 +244,14 @@ impl TestEngine {
     }
 
     /// Waits until the engine has applied everything that the platform has sent.
-    pub async fn informed(&self) {
+    pub async fn wait_for_changes(&self) {
         let platform = self.platform.as_ref().expect("a managed engine");
         let status = self.running().link().expect("a managed engine");
-        within("what was told", status.wait_for_version(platform.version())).await;
+        within(
+            "the changes of the platform",
+            status.wait_for_version(platform.version()),
+        )
+        .await;
     }
 
     /// The configuration of an agent for a project of a managed engine.
@@ -290,8 +294,8 @@ impl TestEngine {
         TestTunnel::open(self.agent().await, properties, target).await
     }
 
-    /// Drains the engine and waits until it has stopped. Only WebSockets of tunnels have a time limit,
-    /// that of `timeouts.drain_seconds`.
+    /// Drains the engine and waits until it has stopped. Only WebSockets of tunnels have a time
+    /// limit, that of `timeouts.drain_seconds`.
     pub async fn stop(mut self) {
         self.shutdown.request();
         if let Some(running) = self.running.take() {

@@ -30,7 +30,7 @@ use crate::within;
 /// interface. Clones share it; it stops with the last one.
 ///
 /// Each call that adds something sends one change to the linked engines immediately.
-/// [`crate::TestEngine::informed`] waits until an engine has applied it.
+/// [`crate::TestEngine::wait_for_changes`] waits until an engine has applied it.
 #[derive(Clone)]
 pub struct FakePlatform {
     shared: Arc<PlatformState>,

@@ -155,7 +155,7 @@ fn row(screen: &Screen, cells: &[avt::Cell], left: usize, width: usize) -> Strin
             attributes(&mut out, style);
             current = Some(style);
         }
-        let c = if cut { ' ' } else { shown(cell.char()) };
+        let c = if cut { ' ' } else { printable(cell.char()) };
         out.push(if affects_terminal(c) {
             char::REPLACEMENT_CHARACTER
         } else {

@@ -1,6 +1,6 @@
 //! The screen of a command, for late participants. The last bytes of the output may start in the
-//! middle of anything, so a participant gets a sequence that draws the current screen, and before it
-//! the rows that have scrolled off it.
+//! middle of anything, so a participant gets a sequence that draws the current screen, and before
+//! it the rows that have scrolled off it.
 
 mod filter;
 mod lazy;
@@ -17,7 +17,7 @@ use avt::Position;
 use bytes::Bytes;
 
 use self::filter::Filter;
-pub(crate) use self::filter::shown;
+pub(crate) use self::filter::printable;
 pub use self::lazy::LazyScreen;
 use self::plain::TextSplit;
 pub use self::scrollback::{MAX_SCROLLBACK, MAX_SCROLLBACK_ROWS};

@@ -244,8 +244,8 @@ impl Boundary {
         }
     }
 
-    /// Checks that a tunnel that is online may be closed. Its owner opened it with `create`; the same
-    /// action and the same filters are required here.
+    /// Checks that a tunnel that is online may be closed. Its owner opened it with `create`; the
+    /// same action and the same filters are required here.
     pub fn close(
         &self,
         project: &str,
@@ -484,7 +484,7 @@ fn filters_hold(
     subject: Subject<'_>,
 ) -> Result<(), BoundaryRefusal> {
     let holds =
-        filters.is_none_or(|filters| filters.holds(&|fields: &Fields| fields.hold(subject)));
+        filters.is_none_or(|filters| filters.holds(&|fields: &Fields| fields.are_met(subject)));
     if holds {
         Ok(())
     } else {

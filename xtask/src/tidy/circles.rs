@@ -23,7 +23,7 @@ pub(super) fn check(files: &BTreeMap<String, String>) -> Result<Vec<String>> {
             graph
                 .circles()
                 .iter()
-                .filter_map(|circle| judge(source, circle, &graph)),
+                .filter_map(|circle| complaint(source, circle, &graph)),
         );
     }
     Ok(complaints)
@@ -40,7 +40,7 @@ fn sources(files: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
 }
 
 /// A complaint about a circle that is larger than one feature's folder.
-fn judge(source: &str, circle: &[usize], graph: &Graph) -> Option<String> {
+fn complaint(source: &str, circle: &[usize], graph: &Graph) -> Option<String> {
     let folder = graph.common_folder(circle);
     let is_collection = COLLECTIONS.contains(&(source, folder.as_str()));
     if !folder.is_empty() && !is_collection && circle.len() <= MAX_MODULES {

@@ -281,7 +281,7 @@ pub(super) fn check(repository: &Repository) -> Result<Vec<String>> {
             .iter()
             .filter(|name| packages.contains_key(**name))
         {
-            complaints.extend(barrier.complaints(name, &reached(repository, name)?));
+            complaints.extend(barrier.complaints(name, &dependencies_of(repository, name)?));
         }
     }
     for barrier in [AGENT, SMALL] {
@@ -377,7 +377,7 @@ impl Barrier {
 }
 
 /// Every package that is built into this one on this platform.
-fn reached(repository: &Repository, name: &str) -> Result<BTreeSet<String>> {
+fn dependencies_of(repository: &Repository, name: &str) -> Result<BTreeSet<String>> {
     tree(
         repository,
         &["--package", &package(name), "--edges", "normal"],
@@ -488,7 +488,10 @@ mod tests {
             panic!("the table is empty")
         };
         // `transport` is in the runtime layer, so the barrier of the pure crates reports it.
-        let complaints = pure.complaints("transport", &reached(&repository, "transport").unwrap());
+        let complaints = pure.complaints(
+            "transport",
+            &dependencies_of(&repository, "transport").unwrap(),
+        );
         assert!(
             complaints
                 .iter()

@@ -99,7 +99,7 @@ impl ProxyFault {
         )
     }
 
-    pub(super) fn lost(error: io::Error) -> Self {
+    pub(super) fn disconnected(error: io::Error) -> Self {
         Self::Lost(Arc::new(error))
     }
 }

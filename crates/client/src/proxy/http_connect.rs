@@ -23,14 +23,16 @@ pub(super) async fn open(
     }
     request.push_str("\r\n");
     let sent = stream.write_all(request.as_bytes()).await;
-    sent.map_err(ProxyFault::lost)?;
-    stream.flush().await.map_err(ProxyFault::lost)?;
+    sent.map_err(ProxyFault::disconnected)?;
+    stream.flush().await.map_err(ProxyFault::disconnected)?;
     let mut received = Vec::new();
     let mut slots = Box::new(Slots::new());
     loop {
         let read = stream.read_buf(&mut received).await;
-        if read.map_err(ProxyFault::lost)? == 0 {
-            return Err(ProxyFault::lost(io::ErrorKind::UnexpectedEof.into()));
+        if read.map_err(ProxyFault::disconnected)? == 0 {
+            return Err(ProxyFault::disconnected(
+                io::ErrorKind::UnexpectedEof.into(),
+            ));
         }
         // A successful response to CONNECT has no body, like one to HEAD.
         match parse_response(&received, &LIMITS, true, &mut slots) {

@@ -70,7 +70,7 @@ pub(super) async fn open(
     let mut address = [0; MAX_ADDRESS];
     let address = address.get_mut(..length + PORT).unwrap_or_default();
     let read = stream.read_exact(address).await;
-    read.map(drop).map_err(ProxyFault::lost)
+    read.map(drop).map_err(ProxyFault::disconnected)
 }
 
 fn request(target: &HostPort) -> Vec<u8> {
@@ -96,8 +96,11 @@ fn request(target: &HostPort) -> Vec<u8> {
 }
 
 async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &[u8]) -> Result<(), ProxyFault> {
-    stream.write_all(message).await.map_err(ProxyFault::lost)?;
-    stream.flush().await.map_err(ProxyFault::lost)
+    stream
+        .write_all(message)
+        .await
+        .map_err(ProxyFault::disconnected)?;
+    stream.flush().await.map_err(ProxyFault::disconnected)
 }
 
 async fn receive<const N: usize>(
@@ -105,7 +108,7 @@ async fn receive<const N: usize>(
 ) -> Result<[u8; N], ProxyFault> {
     let mut message = [0; N];
     let read = stream.read_exact(&mut message).await;
-    read.map_err(ProxyFault::lost)?;
+    read.map_err(ProxyFault::disconnected)?;
     Ok(message)
 }
 

@@ -39,7 +39,7 @@ pub(super) async fn list(
 
 /// Entries of the caller's user. They include actions of the user's credentials and actions outside
 /// any workspace.
-pub(super) async fn own(
+pub(super) async fn list_own(
     State(app): State<Arc<App>>,
     Caller { principal: who, .. }: Caller<CredentialsRead>,
     mut query: Query,

@@ -65,7 +65,7 @@ pub(super) async fn apply(
         next.report = view::stored(&report.checks());
     }
     if domain.state == State::Pending && next.state != State::Pending {
-        domains::free_rested(tx, &domain.hostname, now).await?;
+        domains::release_quarantined(tx, &domain.hostname, now).await?;
         if domains::holder(tx, &domain.hostname).await?.is_some() {
             return Err(taken());
         }
@@ -187,6 +187,6 @@ pub(super) fn taken() -> Refusal {
 /// Code of the refusal of a name that another project holds.
 pub(super) const TAKEN: &str = "domain_taken";
 
-/// Rows that one event removes above the limit of a project, so that a lower limit takes effect step
-/// by step.
+/// Rows that one event removes above the limit of a project, so that a lower limit takes effect
+/// step by step.
 const MAX_REMOVED_ROWS: u32 = 2;

@@ -56,7 +56,7 @@ pub(super) async fn create(
         let detail = format!("The plan of the project has {most} custom domains.");
         return Err(access::not_in_plan(detail));
     }
-    domains::free_rested(&mut tx, hostname, now).await?;
+    domains::release_quarantined(&mut tx, hostname, now).await?;
     if domains::holder(&mut tx, hostname).await?.is_some() {
         return Err(changes::taken());
     }

@@ -32,7 +32,7 @@ pub(super) async fn send(
     let Some(notice) = notice_text(domain, change) else {
         return Ok(());
     };
-    let records = ExpectedRecords::new(app, project, domain)?.shown();
+    let records = ExpectedRecords::new(app, project, domain)?.to_api();
     let mut conn = app.store.read().await?;
     let recipients = recipients(&mut conn, project, domain).await?;
     drop(conn);

@@ -15,15 +15,15 @@ use crate::projects::region_of;
 pub(super) struct ExpectedRecords {
     /// Name of the ownership record (TXT).
     pub(super) challenge: String,
-    /// Value of the ownership record. It is random for each domain of a project, so that the record of
-    /// one project proves nothing for another one.
+    /// Value of the ownership record. It is random for each domain of a project, so that the record
+    /// of one project proves nothing for another one.
     pub(super) proof: String,
     /// Name of the traffic record: the domain, with the `*.` of a wildcard.
     pub(super) host: String,
     /// Host of the project's engine, the target of the traffic record.
     pub(super) target: String,
-    /// The delegation of the challenges of authorities, if they validate the domain in the DNS and the
-    /// engines have a zone for them.
+    /// The delegation of the challenges of authorities, if they validate the domain in the DNS and
+    /// the engines have a zone for them.
     pub(super) delegation: Option<Delegation>,
 }
 
@@ -53,7 +53,7 @@ impl ExpectedRecords {
     }
 
     /// The records as they are shown to the owner of the domain.
-    pub(super) fn shown(&self) -> Vec<DomainRecord> {
+    pub(super) fn to_api(&self) -> Vec<DomainRecord> {
         let mut records = vec![
             DomainRecord {
                 purpose: DomainRecordPurpose::Ownership,

@@ -30,7 +30,7 @@ pub(super) fn view(domain: &domains::Domain, expected: &ExpectedRecords) -> Doma
         },
         certificate: certificate(domain),
         status: status(domain.state),
-        records: expected.shown(),
+        records: expected.to_api(),
         checks: checks(domain),
         created_at: date(domain.created_at),
         verified_at: shown(domain.verified_at),

@@ -84,14 +84,14 @@ pub(crate) async fn reported(
             serde_json::from_value(report.certificates).unwrap_or_default();
         for certificate in list {
             if seen.insert(json!(certificate).to_string()) {
-                certificates.push(shown(certificate, report.certificates_at));
+                certificates.push(to_api(certificate, report.certificates_at));
             }
         }
     }
     Ok(certificates)
 }
 
-fn shown(certificate: EngineCertificate, reported_at: Timestamp) -> OperatorCertificate {
+fn to_api(certificate: EngineCertificate, reported_at: Timestamp) -> OperatorCertificate {
     OperatorCertificate {
         source: certificate.source,
         names: certificate.names,

@@ -10,7 +10,7 @@ use store::traffic::{self, BUCKETS, REST, Step, Traffic};
 use types::id::ProjectId;
 
 use super::streams::Stream;
-use crate::logs::traffic::kept;
+use crate::logs::traffic::retention_of;
 use crate::runtime::jobs::ago;
 
 /// The counts of one visit.
@@ -51,7 +51,7 @@ impl TrafficSums {
     pub(super) fn add(&mut self, project: ProjectId, visit: &Visit) {
         for step in [Step::Minute, Step::Hour] {
             let start = step.start_of(visit.created_at);
-            if start < ago(self.now, kept(step)) {
+            if start < ago(self.now, retention_of(step)) {
                 continue;
             }
             let tunnels = self.sums.entry((project, step, start)).or_default();

@@ -107,7 +107,7 @@ pub(crate) async fn serve(
         let limit = Arc::clone(&limit);
         tasks.spawn(async move {
             let counted = if layers.proxies.is_some() {
-                let counted = introduced(stream, peer, &limit, &goodbye).await;
+                let counted = read_proxied_source(stream, peer, &limit, &goodbye).await;
                 // Until now the connection counted without its source.
                 drop(permit);
                 counted
@@ -160,7 +160,7 @@ fn admitted(limit: &ConnectionLimit, source: Option<IpAddr>) -> Option<Connectio
 
 /// The same connection after its header, with the source that the proxy names. `None` if there is
 /// no valid header in time, the limit of the source is reached, or the drain does not wait longer.
-async fn introduced(
+async fn read_proxied_source(
     mut stream: TcpStream,
     peer: SocketAddr,
     limit: &ConnectionLimit,
@@ -251,7 +251,8 @@ async fn run(
 ) {
     let mut connection = pin!(connection);
     // Hyper's time limit for a request head is that of an idle connection, and starts only once the
-    // protocol is known. A client that sends nothing, or half a greeting, would keep its slot forever.
+    // protocol is known. A client that sends nothing, or half a greeting, would keep its slot
+    // forever.
     let head_is_late = async {
         tokio::select! {
             () = activity.wait_without_request(HEAD_TIMEOUT) => {}
@@ -317,8 +318,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// The largest request head: a token has 8 KiB, and there may be cookies as well.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
-/// Time that a drain leaves to each step of a connection before its first request: the handshake, and
-/// the head of the request. Both may be in flight already.
+/// Time that a drain leaves to each step of a connection before its first request: the handshake,
+/// and the head of the request. Both may be in flight already.
 const FIRST_REQUEST: Duration = Duration::from_secs(2);
 /// Maximum number of concurrent requests of one HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;

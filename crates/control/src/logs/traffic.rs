@@ -26,7 +26,7 @@ pub fn routes() -> Router<Arc<App>> {
 }
 
 /// Retention of the intervals.
-pub(crate) const fn kept(step: Step) -> SignedDuration {
+pub(crate) const fn retention_of(step: Step) -> SignedDuration {
     match step {
         Step::Minute => DAY,
         Step::Hour => MONTH,

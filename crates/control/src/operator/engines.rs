@@ -30,7 +30,7 @@ pub(super) async fn list(
     query: Query,
 ) -> HandlerResult<Json<OperatorEngineList>> {
     query.finish()?;
-    Ok(Json(shown(&app).await?))
+    Ok(Json(engine_list(&app).await?))
 }
 
 #[derive(Template)]
@@ -46,11 +46,11 @@ pub(super) async fn show(
 ) -> Result<Response, PageRefusal> {
     let who = signed_in(visitor, "/operator/engines")?;
     Operator::of(who.principal()).ok_or_else(Problem::not_found)?;
-    let list = shown(&app).await?;
+    let list = engine_list(&app).await?;
     Ok(page(&EnginesPage { list }))
 }
 
-async fn shown(app: &App) -> HandlerResult<OperatorEngineList> {
+async fn engine_list(app: &App) -> HandlerResult<OperatorEngineList> {
     let mut conn = app.store.read().await?;
     let head = changes::head(&mut conn).await?;
     let mut clusters = Vec::with_capacity(app.config.engines.len());

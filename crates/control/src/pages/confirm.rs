@@ -155,7 +155,7 @@ async fn confirm_page<'a>(
     let count = store::passkeys::count(&mut read, who.user.id).await?;
     let identities = store::users::identities(&mut read, who.user.id).await?;
     drop(read);
-    let openid = Button::anew(app, next.as_str()).filter(|_| !identities.is_empty());
+    let openid = Button::reauthentication(app, next.as_str()).filter(|_| !identities.is_empty());
     Ok(ConfirmPage {
         next: next.as_str(),
         email: &who.user.email,

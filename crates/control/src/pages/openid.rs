@@ -44,7 +44,7 @@ impl<'a> Button<'a> {
     }
 
     /// A button that makes a signed-in user authenticate again.
-    pub(super) fn anew(app: &'a App, next: &str) -> Option<Self> {
+    pub(super) fn reauthentication(app: &'a App, next: &str) -> Option<Self> {
         let mut button = Self::new(app, next)?;
         button.href.push_str("&anew=yes");
         Some(button)
@@ -153,8 +153,8 @@ pub(super) async fn signed_out(mut query: Query) -> Response {
     }
 }
 
-/// `POST /login/openid/back-channel-logout`: the provider ends sessions (OpenID Connect Back-Channel
-/// Logout 1.0 section 2.5).
+/// `POST /login/openid/back-channel-logout`: the provider ends sessions (OpenID Connect
+/// Back-Channel Logout 1.0 section 2.5).
 pub(super) async fn back_channel_logout(
     State(app): State<Arc<App>>,
     form: Result<Form, PageRefusal>,

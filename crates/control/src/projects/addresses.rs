@@ -49,7 +49,7 @@ async fn list(
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &id, permission).await?;
     let own = addresses::of_project(&mut conn, found.project.id).await?;
-    let addresses = own.into_iter().map(shown).collect::<HandlerResult<_>>()?;
+    let addresses = own.into_iter().map(to_api).collect::<HandlerResult<_>>()?;
     Ok(Json(TcpAddressList { addresses }))
 }
 
@@ -63,7 +63,7 @@ async fn reserve(
         match reserve_once(&app, &who, &id).await {
             // A request in another workspace took the same port at the same moment.
             Ok(None) => {}
-            Ok(Some(address)) => return Ok((StatusCode::CREATED, Json(shown(address)?))),
+            Ok(Some(address)) => return Ok((StatusCode::CREATED, Json(to_api(address)?))),
             Err(refusal) => return Err(refusal),
         }
     }
@@ -127,7 +127,7 @@ async fn claim_port(
         return Ok(port);
     }
     let released_by = ago(now, app.config.retention.released_ports);
-    addresses::free_rested(tx, domain, released_by).await?;
+    addresses::release_quarantined(tx, domain, released_by).await?;
     let free = addresses::lowest_free(tx, domain, first, last).await?;
     free.ok_or_else(|| conflict("No port of the cluster is free."))
 }
@@ -182,7 +182,7 @@ async fn record(
     audit_entry::record_project_action(tx, who, workspace, project.id, action, details, now).await
 }
 
-fn shown(address: Address) -> HandlerResult<TcpAddress> {
+fn to_api(address: Address) -> HandlerResult<TcpAddress> {
     let port = u16::try_from(address.port).map_err(|_| {
         tracing::error!(address.id = %address.id, "a reserved port is not a valid port");
         Problem::internal()

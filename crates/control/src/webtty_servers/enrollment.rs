@@ -15,7 +15,7 @@ use tty::identity::{KEY_ALGORITHM, PublicIdentity, SigningPublicKey, encryption_
 use types::client::check_labels;
 use types::problem::Problem;
 
-use super::read::{find_server, shown};
+use super::read::{find_server, to_api};
 use super::{locked, record};
 use crate::app::App;
 use crate::caller::access;
@@ -54,7 +54,7 @@ pub(super) async fn enroll(
         let same = ["serverPublicKey", "serverSigningPublicKey"];
         let new = json!(enrolled);
         if same.iter().all(|key| kept.get(key) == new.get(key)) {
-            return Ok(Json(shown(&server, &project)?));
+            return Ok(Json(to_api(&server, &project)?));
         }
         let detail = "The server is already enrolled with other keys; register a host with new keys as a \
              new server.";
@@ -65,7 +65,7 @@ pub(super) async fn enroll(
     record(&mut tx, &who, &project, action, &server, now).await?;
     let server = find_server(&mut tx, &project, &server_id).await?;
     tx.commit().await?;
-    Ok(Json(shown(&server, &project)?))
+    Ok(Json(to_api(&server, &project)?))
 }
 
 fn checked(body: EnrollWebttyServer) -> HandlerResult<EnrollmentRecord> {

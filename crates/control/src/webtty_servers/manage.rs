@@ -16,7 +16,7 @@ use types::id::{WebttyServerId, unix_millis};
 use types::problem::Problem;
 use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatus};
 
-use super::read::{find_server, shown};
+use super::read::{find_server, to_api};
 use super::{locked, record};
 use crate::app::App;
 use crate::caller::access;
@@ -76,7 +76,7 @@ pub(super) async fn create(
     let action = "webtty_server.created";
     record(&mut tx, &who, &project, action, &server, now).await?;
     tx.commit().await?;
-    let server = shown(&server, &project)?;
+    let server = to_api(&server, &project)?;
     Ok((StatusCode::CREATED, Json(CreatedWebttyServer { server })))
 }
 
@@ -119,7 +119,7 @@ pub(super) async fn update(
         ..old.clone()
     };
     if new == old {
-        return Ok(Json(shown(&old, &project)?));
+        return Ok(Json(to_api(&old, &project)?));
     }
     new.updated_at = now;
     stored::update(&mut tx, &new).await.map_err(taken)?;
@@ -130,7 +130,7 @@ pub(super) async fn update(
     };
     record(&mut tx, &who, &project, action, &new, now).await?;
     tx.commit().await?;
-    Ok(Json(shown(&new, &project)?))
+    Ok(Json(to_api(&new, &project)?))
 }
 
 pub(super) async fn delete(

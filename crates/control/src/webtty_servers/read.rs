@@ -36,7 +36,7 @@ pub(super) async fn list(
     let (search, status) = (search.as_deref(), status.map(ServerStatus::as_str));
     let rows =
         webtty_servers::list(&mut conn, found.project.id, search, status, page.rows()).await?;
-    let shown = rows.items.iter().map(|row| shown(row, &found.project));
+    let shown = rows.items.iter().map(|row| to_api(row, &found.project));
     Ok(Json(WebttyServerList {
         servers: shown.collect::<HandlerResult<_>>()?,
         paging: page.position(rows.total),
@@ -53,7 +53,7 @@ pub(super) async fn get(
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &project_id, PERMISSION).await?;
     let server = find_server(&mut conn, &found.project, &server_id).await?;
-    Ok(Json(shown(&server, &found.project)?))
+    Ok(Json(to_api(&server, &found.project)?))
 }
 
 /// The server with this id, of a project that the caller may see.
@@ -68,7 +68,7 @@ pub(super) async fn find_server(
 }
 
 /// Converts a server into an API response.
-pub(super) fn shown(
+pub(super) fn to_api(
     row: &webtty_servers::WebttyServer,
     project: &Project,
 ) -> HandlerResult<WebttyServer> {

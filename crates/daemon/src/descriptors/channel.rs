@@ -2,7 +2,8 @@
 //!
 //! A frame is a head, the length of the payload (32 bits, big-endian) and the number of descriptors
 //! (8 bits), and then the payload. The descriptors travel with the first bytes of the frame
-//! (`SCM_RIGHTS`, unix(7)). The system keeps their order, so the reader assigns them by their number.
+//! (`SCM_RIGHTS`, unix(7)). The system keeps their order, so the reader assigns them by their
+//! number.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -14,13 +15,13 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, 
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use super::own;
+use super::take_ownership;
 
 /// Maximum descriptors of a frame. The system accepts 253 in one message.
 pub const MAX_DESCRIPTORS: usize = 200;
 
-/// Maximum bytes of a payload: twice the largest read buffer of a connection, in hexadecimal digits,
-/// and its description.
+/// Maximum bytes of a payload: twice the largest read buffer of a connection, in hexadecimal
+/// digits, and its description.
 pub const MAX_PAYLOAD: usize = 512 * 1024;
 
 const HEAD: usize = 5;
@@ -117,7 +118,7 @@ impl FrameReader {
             let mut opened = Vec::new();
             for message in received.cmsgs()? {
                 if let ControlMessageOwned::ScmRights(numbers) = message {
-                    opened.extend(numbers.into_iter().map(own));
+                    opened.extend(numbers.into_iter().map(take_ownership));
                 }
             }
             Ok((received.bytes, opened))

@@ -1,8 +1,8 @@
 //! Listening sockets that the process did not bind itself.
 //!
-//! They come from systemd (`sd_listen_fds(3)`): from a `.socket` unit, or from the descriptor store,
-//! in which a process keeps its sockets open during a restart. Or they come from the process that
-//! this one replaces. A listener takes the sockets of its address, whatever their names are.
+//! They come from systemd (`sd_listen_fds(3)`): from a `.socket` unit, or from the descriptor
+//! store, in which a process keeps its sockets open during a restart. Or they come from the process
+//! that this one replaces. A listener takes the sockets of its address, whatever their names are.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -12,13 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::socket::{SockType, getsockopt, sockopt};
 
-use super::own;
+use super::take_ownership;
 use crate::supervisor::STORE_PREFIX;
 
 /// The first inherited descriptor (`SD_LISTEN_FDS_START`).
 const FIRST: i32 = 3;
 
-/// Maximum number of inherited sockets. It is above the sockets of an engine on the largest machine.
+/// Maximum number of inherited sockets. It is above the sockets of an engine on the largest
+/// machine.
 const MAX_SOCKETS: i32 = 8192;
 
 /// Inherited sockets that no listener has taken yet.
@@ -102,7 +103,7 @@ impl InheritedSockets {
         for descriptor in FIRST..FIRST + number {
             let name = names.next();
             let name = name.map_or_else(|| descriptor.to_string(), str::to_owned);
-            let socket = own(descriptor);
+            let socket = take_ownership(descriptor);
             // Programs that this process starts do not inherit them.
             let kept = fcntl(&socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
             kept.map_err(|error| InheritError::Kind {
@@ -147,8 +148,8 @@ impl InheritedSockets {
         self.take(|inherited| inherited.address == address)
     }
 
-    /// The same for a listener with a name, as in [`Supervisor::keep_open`]. Port 0 means the port that
-    /// the process before this one got.
+    /// The same for a listener with a name, as in [`Supervisor::keep_open`]. Port 0 means the port
+    /// that the process before this one got.
     ///
     /// # Errors
     /// As [`take_listeners`](Self::take_listeners).
@@ -200,8 +201,8 @@ impl InheritedSockets {
     }
 }
 
-/// True for the name of a socket that a process of this program has given to its supervisor. Those of
-/// `.socket` units have the name of the unit, which may have the same prefix.
+/// True for the name of a socket that a process of this program has given to its supervisor. Those
+/// of `.socket` units have the name of the unit, which may have the same prefix.
 fn is_kept(name: &str) -> bool {
     name.starts_with(STORE_PREFIX) && !name.ends_with(".socket")
 }

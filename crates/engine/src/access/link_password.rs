@@ -220,7 +220,7 @@ impl PasswordChecks {
             let proof = is_same.then_some(verdict.proof);
             return (proof.unwrap_or(PasswordProof::Busy), None);
         }
-        if let Some(known) = self.results.known(&keys) {
+        if let Some(known) = self.results.get(&keys) {
             return (known, None);
         }
         let check = PasswordCheck {
@@ -253,7 +253,7 @@ impl PasswordChecks {
             return PasswordProof::Busy;
         };
         // Another request with the same credentials may have been checked in the meantime.
-        if let Some(known) = self.results.known(&check.keys) {
+        if let Some(known) = self.results.get(&check.keys) {
             return known;
         }
         // Taken before and refunded after, so that concurrent requests cannot exceed the rate.
@@ -344,7 +344,7 @@ impl Results {
     }
 
     /// The result of an earlier check.
-    fn known(&self, keys: &ResultKeys) -> Option<PasswordProof> {
+    fn get(&self, keys: &ResultKeys) -> Option<PasswordProof> {
         if self.right.get(&keys.right).is_some() {
             Some(PasswordProof::Valid)
         } else if self.wrong.get(&keys.wrong).is_some() {

@@ -336,7 +336,7 @@ impl Agent {
         match arrived {
             Ok(Ok(Ok(stream))) => {
                 self.opened_on_request.fetch_add(1, Ordering::Relaxed);
-                Ok(TunnelStream::own(stream, slot))
+                Ok(TunnelStream::dedicated(stream, slot))
             }
             Ok(Ok(Err(refusal))) => Err(OpenError::Refused(refusal)),
             Ok(Err(_)) => Err(OpenError::AgentDisconnected),

@@ -92,7 +92,7 @@ impl TunnelStream {
         }
     }
 
-    pub(super) fn own(stream: TlsStream, slot: StreamSlot) -> Self {
+    pub(super) fn dedicated(stream: TlsStream, slot: StreamSlot) -> Self {
         Self {
             transport: StreamTransport::Dedicated(stream),
             usage: None,
@@ -130,8 +130,8 @@ impl TunnelStream {
         }
     }
 
-    /// Several requests use the stream at the same time. It ends as after a complete exchange if none
-    /// is in progress then.
+    /// Several requests use the stream at the same time. It ends as after a complete exchange if
+    /// none is in progress then.
     pub(crate) fn share(&mut self, requests: Arc<dyn SharedRequests>) {
         self.usage.get_or_insert_default().shared = Some(requests);
     }

@@ -75,7 +75,7 @@ impl CredentialGuard {
     /// Waits until the token is no longer valid. Cancel-safe.
     pub(crate) async fn ended(&mut self) -> CredentialEnd {
         loop {
-            let Some(left) = self.left() else {
+            let Some(left) = self.remaining() else {
                 return CredentialEnd::Expired;
             };
             tokio::select! {
@@ -97,7 +97,7 @@ impl CredentialGuard {
     }
 
     /// Remaining lifetime; `None` if it has expired.
-    fn left(&self) -> Option<Duration> {
+    fn remaining(&self) -> Option<Duration> {
         let Some(expires_at) = self.expires_at else {
             return Some(LONGEST_WAIT);
         };

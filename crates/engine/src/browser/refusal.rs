@@ -16,7 +16,7 @@ impl Page {
     pub(crate) fn problem(problem: &Problem, footer: &PageFooter) -> Self {
         let Steps { visitor, owner } = steps(problem);
         let title = format!("{} {}", problem.status, problem.title());
-        let (again, record) = (again(problem), record(problem));
+        let (again, record) = (retry_hint(problem), record(problem));
         let body = format!(
             "<main><p class=\"kind\">{title}</p><h1>{detail}</h1><p>{visitor}{again}</p>\
              <h2>If this address is yours</h2><p>{owner}</p>{record}\
@@ -53,7 +53,7 @@ pub(crate) fn in_text(problem: &Problem, footer: &PageFooter) -> String {
         problem.status,
         problem.title(),
         problem.detail,
-        again(problem),
+        retry_hint(problem),
         record(problem).map_or_else(String::new, |record| format!(" {record}")),
         problem.code,
     );
@@ -67,7 +67,7 @@ pub(crate) fn in_text(problem: &Problem, footer: &PageFooter) -> String {
 }
 
 /// Sentence about the time of a retry.
-fn again(problem: &Problem) -> String {
+fn retry_hint(problem: &Problem) -> String {
     match problem.retry_after {
         Some(1) => " Reload the page in a second.".to_owned(),
         Some(seconds) => format!(" Reload the page in {seconds} seconds."),

@@ -151,15 +151,15 @@ pub(super) struct SharedEvent {
 
 impl SharedEvent {
     fn event(&self, view: &View) -> Event {
-        self.written(view.compat, |tunnel| view.scope(tunnel))
+        self.to_event(view.compat, |tunnel| view.scope(tunnel))
     }
 
     /// The event with all fields.
-    pub(super) fn whole(&self) -> Event {
-        self.written(false, |_| ListScope::Visible { select: None })
+    pub(super) fn full_event(&self) -> Event {
+        self.to_event(false, |_| ListScope::Visible { select: None })
     }
 
-    fn written(&self, compat: bool, scope: impl Fn(&Tunnel) -> ListScope) -> Event {
+    fn to_event(&self, compat: bool, scope: impl Fn(&Tunnel) -> ListScope) -> Event {
         let kind = self.kind();
         match &self.object {
             Object::Client(client) => {

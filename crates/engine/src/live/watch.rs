@@ -94,16 +94,19 @@ pub struct AllChanges {
 impl AllChanges {
     /// Waits for the next change. Cancel-safe.
     pub async fn event(&mut self) -> Option<Event> {
-        self.receiver.recv().await.map(|event| event.whole())
+        self.receiver.recv().await.map(|event| event.full_event())
     }
 
     /// The next change, if one is waiting.
     pub fn try_event(&mut self) -> Option<Event> {
-        self.receiver.try_recv().ok().map(|event| event.whole())
+        self.receiver
+            .try_recv()
+            .ok()
+            .map(|event| event.full_event())
     }
 
     /// The counter of changes that did not fit into the queue.
-    pub fn lost(&self) -> Arc<AtomicU64> {
+    pub fn lost_count(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.lost)
     }
 }

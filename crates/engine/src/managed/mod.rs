@@ -113,7 +113,7 @@ impl PlatformLink {
             tokio::spawn(ready);
         }
         let events = core.live.subscribe_all(reporter::EVENTS);
-        let lost = events.lost();
+        let lost = events.lost_count();
         let at = Arc::clone(core);
         LinkHandle {
             core: Arc::clone(core),
@@ -185,8 +185,8 @@ impl LinkHandle {
         Arc::clone(self.link.status())
     }
 
-    /// Waits until the engine has a state, and the changes up to the version that the process before
-    /// it has in memory.
+    /// Waits until the engine has a state, and the changes up to the version that the process
+    /// before it has in memory.
     pub(crate) async fn wait_for_state(&self, version: u64) {
         let changes = self.link.status().wait_for_version(version);
         wait_for_state(changes, &self.handler.snapshot_received).await;
@@ -211,9 +211,9 @@ impl LinkHandle {
     }
 }
 
-/// Waits for any state, and for the changes that a stored one lacks. They may be a new project, whose
-/// agents would be refused, or a revocation. If the platform does not respond in time, the stored
-/// state is enough, because an unreachable platform must not prevent a reload.
+/// Waits for any state, and for the changes that a stored one lacks. They may be a new project,
+/// whose agents would be refused, or a revocation. If the platform does not respond in time, the
+/// stored state is enough, because an unreachable platform must not prevent a reload.
 async fn wait_for_state(changes: impl Future<Output = ()>, has_any: &CancellationToken) {
     if timeout(CHANGES_LIMIT, changes).await.is_err() {
         warn!("the platform has not sent its last changes in time");

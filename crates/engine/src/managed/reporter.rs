@@ -184,7 +184,7 @@ mod tests {
         for number in 1..65_538 {
             live.update_client(&id, |view| view.os = Some(number.to_string()));
         }
-        let lost = events.lost();
+        let lost = events.lost_count();
         assert_eq!(lost.load(Ordering::Relaxed), 2);
         assert_eq!(std::iter::from_fn(|| events.try_event()).count(), 65_536);
     }

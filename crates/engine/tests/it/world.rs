@@ -40,7 +40,7 @@ impl World {
         let time = Arc::clone(&clock);
         let sections = format!("edge: {{trusted_proxies: [{PROXY}]}}\n{sections}");
         let engine = TestEngine::managed_at(&platform, None, &sections, time).await;
-        engine.informed().await;
+        engine.wait_for_changes().await;
         Self {
             platform,
             engine,
@@ -58,7 +58,7 @@ impl World {
     /// Changes the project, and waits until the engine has received the change.
     pub(crate) async fn change(&self, change: impl FnOnce(&mut Project)) {
         self.platform.add_project_with(A, change);
-        self.engine.informed().await;
+        self.engine.wait_for_changes().await;
     }
 
     pub(crate) fn set_forward(&self, by: Duration) {

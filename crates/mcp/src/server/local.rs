@@ -115,11 +115,11 @@ mod tests {
             false
         }
 
-        fn carry(&self, _: Request<Bytes>, _: &Extensions) -> ResponseFuture {
+        fn send_request(&self, _: Request<Bytes>, _: &Extensions) -> ResponseFuture {
             Box::pin(std::future::pending())
         }
 
-        fn carry_to_engine(
+        fn send_to_engine(
             &self,
             _: ProjectName,
             _: Permission,
@@ -129,7 +129,7 @@ mod tests {
             Box::pin(std::future::pending())
         }
 
-        fn carry_to_terminal(
+        fn send_to_terminal(
             &self,
             _: ProjectName,
             _: Permission,

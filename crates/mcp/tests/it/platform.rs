@@ -102,7 +102,7 @@ struct Engine {
 }
 
 impl Engines for Engine {
-    fn carry(
+    fn send_request(
         &self,
         project: ProjectName,
         needed: Permission,

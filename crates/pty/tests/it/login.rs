@@ -65,5 +65,5 @@ async fn a_missing_account_is_reported() {
         Account::named("nobody-is-called-so"),
         Err(AccountError::Unknown(_))
     ));
-    Account::own().unwrap().check().unwrap();
+    Account::current().unwrap().check().unwrap();
 }

@@ -133,7 +133,7 @@ pub async fn release_all(tx: &mut Tx, project: ProjectId, now: Timestamp) -> Res
 }
 
 /// Frees the ports of a cluster whose quarantine started before this time. Returns their number.
-pub async fn free_rested(
+pub async fn release_quarantined(
     tx: &mut Tx,
     cluster_domain: &str,
     released_by: Timestamp,

@@ -1,7 +1,7 @@
 //! Custom domains of projects.
 //!
-//! Any number of projects may have a pending domain of one name. From its verification until the end
-//! of its quarantine a domain is held: the database allows one such row for each name.
+//! Any number of projects may have a pending domain of one name. From its verification until the
+//! end of its quarantine a domain is held: the database allows one such row for each name.
 
 use jiff::{SignedDuration, Timestamp};
 use types::id::{DomainId, ProjectId, UserId};
@@ -115,8 +115,8 @@ words! {
     }
 }
 
-/// Time before the expiry of an uploaded certificate at which its owners get a notice. Two weeks are
-/// enough to get another certificate.
+/// Time before the expiry of an uploaded certificate at which its owners get a notice. Two weeks
+/// are enough to get another certificate.
 const CERTIFICATE_NOTICE: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 macro_rules! columns {
@@ -240,8 +240,8 @@ pub async fn served_by(conn: &mut Conn, hostname: &str) -> Result<Option<Project
     sql(SERVED_BY).bind(hostname).one(conn).await
 }
 
-/// Writes the state of a domain: everything that checks change. `before` is its previous state. False
-/// if it was deleted.
+/// Writes the state of a domain: everything that checks change. `before` is its previous state.
+/// False if it was deleted.
 ///
 /// # Errors
 /// [`crate::Conflict::DomainTaken`] if the domain becomes held and another project holds its name.
@@ -273,8 +273,8 @@ pub async fn save(
         .await
 }
 
-/// Claims at most `limit` domains whose check is due, until `lease_ends_at`. After that time another
-/// process may claim them, unless their check was recorded.
+/// Claims at most `limit` domains whose check is due, until `lease_ends_at`. After that time
+/// another process may claim them, unless their check was recorded.
 pub async fn claim(
     tx: &mut Tx,
     now: Timestamp,
@@ -289,8 +289,8 @@ pub async fn claim(
         .await
 }
 
-/// Stores the uploaded certificate of a domain, in place of an earlier one. False if the domain is not
-/// the project's.
+/// Stores the uploaded certificate of a domain, in place of an earlier one. False if the domain is
+/// not the project's.
 pub async fn set_certificate(
     tx: &mut Tx,
     project: ProjectId,
@@ -382,7 +382,11 @@ pub async fn delete_all(tx: &mut Tx, project: ProjectId, now: Timestamp) -> Resu
 }
 
 /// Deletes the holder of a name whose quarantine has ended. Returns true if there was one.
-pub async fn free_rested(tx: &mut Tx, hostname: &str, now: Timestamp) -> Result<bool, Error> {
+pub async fn release_quarantined(
+    tx: &mut Tx,
+    hostname: &str,
+    now: Timestamp,
+) -> Result<bool, Error> {
     let Some(project) = holder(tx, hostname).await? else {
         return Ok(false);
     };

@@ -237,13 +237,13 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
         domains::insert(tx, &verified).await.unwrap();
         assert_eq!(domains::delete_all(tx, g.bob.project, at(3)).await.unwrap(), 1);
     }), Project bob.project);
-    tells!("domains::free_rested", |tx, g| Box::pin(async move {
+    tells!("domains::release_quarantined", |tx, g| Box::pin(async move {
         let rested = domains::Domain {
             quarantine_until: Some(at(2)),
             ..domain(g.bob, "c.example.com", domains::State::Quarantined)
         };
         domains::insert(tx, &rested).await.unwrap();
-        assert!(domains::free_rested(tx, "c.example.com", at(3)).await.unwrap());
+        assert!(domains::release_quarantined(tx, "c.example.com", at(3)).await.unwrap());
     }), Project bob.project);
     tells!("projects::delete", |tx, g| Box::pin(async move {
         assert!(projects::delete(tx, g.bob.project, at(3)).await.unwrap());

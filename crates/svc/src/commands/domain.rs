@@ -239,7 +239,7 @@ fn fields(domain: &Domain) -> Vec<(&'static str, String)> {
         ("domain", domain.hostname.clone()),
         ("id", domain.id.clone()),
         ("status", word(&domain.status)),
-        ("certificate", certificate::shown(&domain.certificate)),
+        ("certificate", certificate::state_text(&domain.certificate)),
     ];
     for (name, time) in [
         ("verified", &domain.verified_at),
@@ -287,8 +287,8 @@ fn show_records(domain: &Domain) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The records that may replace the one of traffic. A CNAME record has no place beside the records of a
-/// zone (RFC 1034 section 3.6.2), so that the name that its owner has registered needs them.
+/// The records that may replace the one of traffic. A CNAME record has no place beside the records
+/// of a zone (RFC 1034 section 3.6.2), so that the name that its owner has registered needs them.
 fn other_traffic_records(domain: &Domain) -> Option<String> {
     let mut records = domain.records.iter();
     let traffic = records.find(|record| record.purpose == DomainRecordPurpose::Traffic)?;

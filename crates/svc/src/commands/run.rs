@@ -358,7 +358,7 @@ impl RunLoop {
     fn apply(&mut self, retry_rejected: bool) -> Result<AppliedChanges, Failure> {
         let mut desired = self.loaded.plan.tunnels.clone();
         if let Some(docker) = &mut self.docker {
-            for (key, tunnel) in docker.wanted() {
+            for (key, tunnel) in docker.desired_tunnels() {
                 match tunnel.check_engine_exists(&self.loaded.plan.engines) {
                     Ok(()) => {
                         desired.insert(key, tunnel);
@@ -386,7 +386,8 @@ impl RunLoop {
         }
     }
 
-    /// The process is ready while every tunnel is online. Probes see a change before it is reported.
+    /// The process is ready while every tunnel is online. Probes see a change before it is
+    /// reported.
     fn update_health(&self) {
         let states = [State::Pending, State::Reconnecting, State::Rejected];
         let others: usize = states.map(|state| self.agents.count(state)).iter().sum();

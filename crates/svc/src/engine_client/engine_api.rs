@@ -69,7 +69,7 @@ impl EngineApi {
 
     /// Sends a request to its path on an engine, with only its own headers. An error becomes a 502
     /// response with a problem that contains the next step.
-    pub(crate) async fn carry(
+    pub(crate) async fn send_request(
         &self,
         engine: &HostPort,
         request: Request<Bytes>,
@@ -276,7 +276,7 @@ mod tests {
             let ca_file = self.directory.path().join("ca.pem");
             let api =
                 EngineApi::new(TrustAnchors::SystemAnd(&ca_file), Proxies::default()).unwrap();
-            api.carry(&self.address, request()).await
+            api.send_request(&self.address, request()).await
         }
     }
 
@@ -384,7 +384,7 @@ mod tests {
         let unreachable = (502, "engine_unreachable".to_owned());
         // The system does not trust its CA.
         let system = EngineApi::new(TrustAnchors::System, Proxies::default()).unwrap();
-        let actual = system.carry(&engine.address, request()).await;
+        let actual = system.send_request(&engine.address, request()).await;
         assert_eq!(problem(&actual), unreachable);
         assert_eq!(*engine.heads.lock().unwrap(), Vec::<String>::new());
         // A bound port that does not listen.
@@ -392,7 +392,7 @@ mod tests {
         bound.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let port = bound.local_addr().unwrap().port();
         let nobody = HostPort::new("abcd1234.engine.localhost", port).unwrap();
-        let actual = system.carry(&nobody, request()).await;
+        let actual = system.send_request(&nobody, request()).await;
         assert_eq!(problem(&actual), unreachable);
     }
 

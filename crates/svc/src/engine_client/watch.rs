@@ -138,7 +138,7 @@ async fn draw(
                     .objects()
                     .map(|object| (kind.row)(object, names))
                     .collect();
-                let lines = output::fitted(kind.heading, &rows, output::width());
+                let lines = output::format_table(kind.heading, &rows, output::width());
                 let of = kind.list.trim_start_matches("webtty_");
                 let last = format!("{} {of} · {state} · Ctrl-C stops", rows.len());
                 screen.draw(&lines, &last)?;

@@ -5,11 +5,11 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::plain;
 
 /// The lines of a table, heading first. Each column is as wide as its widest cell. If the table is
-/// wider than `max_width`, the widest columns shrink, and truncated cells end with an ellipsis. Then
-/// columns are left out from the right.
+/// wider than `max_width`, the widest columns shrink, and truncated cells end with an ellipsis.
+/// Then columns are left out from the right.
 ///
 /// Addresses and ids are copied to other commands, so their columns never shrink.
-pub(crate) fn fitted(
+pub(crate) fn format_table(
     heading: &[&str],
     rows: &[Vec<String>],
     max_width: Option<usize>,
@@ -140,7 +140,7 @@ mod tests {
     fn columns_fit_their_widest_cell_and_cells_are_sanitised() {
         let rows = rows(&[&["staging", "pro"], &["a\u{1b}[2J", "basic"]]);
         assert_eq!(
-            fitted(&["NAME", "PLAN"], &rows, None),
+            format_table(&["NAME", "PLAN"], &rows, None),
             ["NAME     PLAN", "staging  pro", "a\u{fffd}[2J    basic"]
         );
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn the_widest_column_shrinks_to_the_terminal() {
         let rows = rows(&[&["web", "a service of the development team", "online"]]);
-        let lines = fitted(&["NAME", "ABOUT", "STATUS"], &rows, Some(30));
+        let lines = format_table(&["NAME", "ABOUT", "STATUS"], &rows, Some(30));
         assert_eq!(
             lines,
             [
@@ -158,7 +158,7 @@ mod tests {
         );
         assert!(lines.iter().all(|line| line.width() <= 30));
         // The minimum width.
-        assert_eq!(fitted(&["NAME"], &rows, Some(1)), ["NAME", "web"]);
+        assert_eq!(format_table(&["NAME"], &rows, Some(1)), ["NAME", "web"]);
     }
 
     /// Columns are left out before an address or an id is truncated.
@@ -167,7 +167,7 @@ mod tests {
         let heading = ["NAME", "PROTOCOL", "ADDRESS", "STATUS", "ID"];
         let (address, id) = ("https://web.t.engine.example:8443", "tun_0af7651916cd43dd");
         let rows = rows(&[&["a-long-name", "http", address, "online", id]]);
-        let shown = |width| fitted(&heading, &rows, Some(width));
+        let shown = |width| format_table(&heading, &rows, Some(width));
         for (width, columns) in [
             (120, "NAME PROTOCOL ADDRESS STATUS ID"),
             (84, "NAME PROTOCOL ADDRESS STATUS ID"),
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn wide_characters_count_two_columns() {
         let rows = rows(&[&["日本語日本語", "x"], &["ab", "y"]]);
-        let lines = fitted(&["N", "M"], &rows, Some(11));
+        let lines = format_table(&["N", "M"], &rows, Some(11));
         assert_eq!(lines, ["N         M", "日本語…   x", "ab        y"]);
     }
 }

@@ -49,7 +49,7 @@ impl Policy {
     /// The process to start for the client's request.
     pub(crate) fn spec(&self, start: &Start) -> Result<Spec, LaunchError> {
         let config = &start.config;
-        let who = self.who(config)?;
+        let who = self.account(config)?;
         let shell = self.shell.clone().unwrap_or_else(|| who.shell.clone());
         let (program, arg0, arguments) = match config.cmd_args.split_first() {
             None => (
@@ -81,7 +81,7 @@ impl Policy {
         })
     }
 
-    fn who(&self, config: &Config) -> Result<RunAs, LaunchError> {
+    fn account(&self, config: &Config) -> Result<RunAs, LaunchError> {
         let wanted = config
             .username
             .as_ref()
@@ -96,7 +96,7 @@ impl Policy {
         match &self.execution {
             Execution::Spawn => {
                 // A container may run with a user id that has no account.
-                let own = Account::own().ok();
+                let own = Account::current().ok();
                 match (wanted.transpose()?, &own) {
                     (Some(wanted), own) if own.as_ref() != Some(&wanted) => {
                         let own = own.as_ref().map_or("another", Account::name);
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_login_has_the_environment_of_its_account_only() {
-        let own = Account::own().unwrap();
+        let own = Account::current().unwrap();
         let spec = login(Some(own.name()), false);
         let spec = spec.spec(&start(Config::default())).unwrap();
         let name = own.shell().file_name().unwrap().to_str().unwrap();
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_command_has_a_utf8_locale_unless_the_server_or_the_client_sets_one() {
-        let own = Account::own().unwrap();
+        let own = Account::current().unwrap();
         let language = |policy: &Policy, config| {
             let spec = policy.spec(&start(config)).unwrap();
             variable(&spec, "LANG")
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn accounts_are_limited_by_the_policy() {
-        let own = Account::own().unwrap();
+        let own = Account::current().unwrap();
         let refused =
             |policy: &Policy, config| policy.spec(&start(config)).unwrap_err().to_string();
         let spawn = policy(Execution::Spawn);

@@ -31,17 +31,17 @@ pub(super) fn check(kind: &Kind) -> Result<(), MessageError> {
     match kind {
         Kind::Open(open) => {
             at_most("capabilities", open.capabilities.len(), MAX_SUITES)?;
-            each(open.config.as_ref(), config)?;
-            each(open.session_key_grant.as_ref(), key_grant)?;
-            each(open.client_proof.as_ref(), client_proof)?;
-            each(open.session.as_ref(), open_session)?;
-            each(open.seal.as_ref(), |seal| {
+            check_present(open.config.as_ref(), config)?;
+            check_present(open.session_key_grant.as_ref(), key_grant)?;
+            check_present(open.client_proof.as_ref(), client_proof)?;
+            check_present(open.session.as_ref(), open_session)?;
+            check_present(open.seal.as_ref(), |seal| {
                 at_most("confirmation", seal.confirmation.len(), MAX_KEY)
             })
         }
-        Kind::Ack(ack) => each(ack.session.as_ref(), ack_session),
+        Kind::Ack(ack) => check_present(ack.session.as_ref(), ack_session),
         Kind::Error(error) => at_most("error", error.msg.len(), MAX_ERROR),
-        Kind::Close(close) => each(close.termination.as_ref(), termination),
+        Kind::Close(close) => check_present(close.termination.as_ref(), termination),
         Kind::Data(given) => data(given),
         Kind::Parameter(parameter) => match &parameter.parameter {
             Some(ParameterKind::TerminalSize(given)) => size(given),
@@ -51,7 +51,7 @@ pub(super) fn check(kind: &Kind) -> Result<(), MessageError> {
         Kind::Attach(given) => attach(given),
         Kind::ServerHello(hello) => server_hello(hello),
         Kind::ProtocolError(error) => at_most("error", error.msg.len(), MAX_ERROR),
-        Kind::ClientHello(hello) => each(hello.seal.as_ref(), seal_hello),
+        Kind::ClientHello(hello) => check_present(hello.seal.as_ref(), seal_hello),
     }
 }
 
@@ -65,11 +65,11 @@ fn config(config: &Config) -> Result<(), MessageError> {
     if config.env_vars.iter().any(|pair| unfit(&pair.key)) {
         return Err(MessageError::Invalid("environment"));
     }
-    each(config.workdir.as_ref(), |workdir| {
+    check_present(config.workdir.as_ref(), |workdir| {
         texts("working directory", 1, [workdir.value.as_str()].into_iter())?;
         at_most("working directory", workdir.value.len(), MAX_PATH)
     })?;
-    each(config.username.as_ref(), |user| match &user.payload {
+    check_present(config.username.as_ref(), |user| match &user.payload {
         Some(User::Name(name)) => {
             texts("user", 1, [name.as_str()].into_iter())?;
             at_most("user", name.len(), MAX_USER)
@@ -97,10 +97,10 @@ fn texts<'t>(
 
 fn open_session(session: &OpenSession) -> Result<(), MessageError> {
     at_most("features", session.features.len(), MAX_SUITES)?;
-    each(session.resume.as_ref(), |resume| {
+    check_present(session.resume.as_ref(), |resume| {
         at_most("resume token", resume.token.len(), MAX_KEY)
     })?;
-    each(session.size.as_ref(), size)
+    check_present(session.size.as_ref(), size)
 }
 
 fn ack_session(session: &AckSession) -> Result<(), MessageError> {
@@ -126,7 +126,7 @@ fn data(data: &Data) -> Result<(), MessageError> {
 
 fn encrypted(payload: &EncryptedPayload) -> Result<(), MessageError> {
     at_most("data", payload.ciphertext.len(), MAX_DATA)?;
-    each(payload.payload_crypto.as_ref(), |crypto| {
+    check_present(payload.payload_crypto.as_ref(), |crypto| {
         at_most("key id", crypto.payload_key_id.len(), MAX_KEY)?;
         at_most("nonce", crypto.nonce.len(), MAX_KEY)?;
         at_most("context", crypto.aad_context.len(), MAX_GRANT)
@@ -142,8 +142,8 @@ fn size(size: &TerminalSize) -> Result<(), MessageError> {
 }
 
 fn heartbeat(heartbeat: &Heartbeat) -> Result<(), MessageError> {
-    each(heartbeat.notice.as_deref(), notice)?;
-    each(heartbeat.decision.as_ref(), |decision| {
+    check_present(heartbeat.notice.as_deref(), notice)?;
+    check_present(heartbeat.decision.as_ref(), |decision| {
         at_most("request id", decision.request_id.len(), MAX_ID)
     })
 }
@@ -153,7 +153,7 @@ fn notice(notice: &Notice) -> Result<(), MessageError> {
     at_most("request id", notice.request_id.len(), MAX_ID)?;
     at_most("user", notice.user.len(), MAX_USER)?;
     at_most("reason", notice.reason.len(), MAX_ERROR)?;
-    each(notice.size.as_ref(), size)
+    check_present(notice.size.as_ref(), size)
 }
 
 fn attach(attach: &Attach) -> Result<(), MessageError> {
@@ -162,14 +162,14 @@ fn attach(attach: &Attach) -> Result<(), MessageError> {
     at_most("attach grant", attach.attach_grant.len(), MAX_GRANT)?;
     at_most("capabilities", attach.capabilities.len(), MAX_SUITES)?;
     for id in [&attach.device_id, &attach.browser_id] {
-        each(id.as_ref(), |id| at_most("device", id.value.len(), MAX_ID))?;
+        check_present(id.as_ref(), |id| at_most("device", id.value.len(), MAX_ID))?;
     }
-    each(attach.client_proof.as_ref(), client_proof)
+    check_present(attach.client_proof.as_ref(), client_proof)
 }
 
 fn server_hello(hello: &ServerHello) -> Result<(), MessageError> {
     at_most("nonce", hello.session_nonce.len(), MAX_KEY)?;
-    each(hello.server_identity.as_ref(), identity)?;
+    check_present(hello.server_identity.as_ref(), identity)?;
     for suites in [
         &hello.payload_suites,
         &hello.key_envelope_suites,
@@ -178,17 +178,17 @@ fn server_hello(hello: &ServerHello) -> Result<(), MessageError> {
         at_most("suites", suites.len(), MAX_SUITES)?;
     }
     for id in [&hello.workspace_id, &hello.project_id, &hello.server_id] {
-        each(id.as_ref(), |id| at_most("id", id.value.len(), MAX_ID))?;
+        check_present(id.as_ref(), |id| at_most("id", id.value.len(), MAX_ID))?;
     }
     at_most("session id", hello.session_id.len(), MAX_ID)?;
-    each(hello.server_proof.as_ref(), |proof| {
+    check_present(hello.server_proof.as_ref(), |proof| {
         keys([
             &proof.signing_key_id,
             &proof.transcript_hash,
             &proof.signature,
         ])
     })?;
-    each(hello.seal.as_ref(), seal_answer)
+    check_present(hello.seal.as_ref(), seal_answer)
 }
 
 fn identity(identity: &EndpointIdentity) -> Result<(), MessageError> {
@@ -202,9 +202,9 @@ fn client_proof(proof: &ClientProof) -> Result<(), MessageError> {
     at_most("time", proof.issued_at.len(), MAX_ID)?;
     at_most("time", proof.expires_at.len(), MAX_ID)?;
     for id in [&proof.principal_id, &proof.device_id, &proof.browser_id] {
-        each(id.as_ref(), |id| at_most("id", id.value.len(), MAX_ID))?;
+        check_present(id.as_ref(), |id| at_most("id", id.value.len(), MAX_ID))?;
     }
-    each(proof.credential.as_ref(), |credential| {
+    check_present(proof.credential.as_ref(), |credential| {
         at_most("credential", credential.value.len(), MAX_GRANT)
     })
 }

@@ -1,8 +1,8 @@
 //! Output of a program, before the emulated terminal gets it.
 //!
 //! Concealed text (SGR 8, ECMA-48 section 8.3.117), for instance a password that is echoed
-//! nevertheless, becomes blanks of the same width, so that no snapshot, drawn screen or list of rows
-//! can show it. Attributes and modes that the emulated terminal does not have are stored here.
+//! nevertheless, becomes blanks of the same width, so that no snapshot, drawn screen or list of
+//! rows can show it. Attributes and modes that the emulated terminal does not have are stored here.
 //! Strings that draw nothing are dropped, and so are characters without a width: they would take a
 //! cell of their own.
 
@@ -295,7 +295,7 @@ impl Filter {
 pub(super) const PRINTED_BLANK: char = '\u{f0020}';
 
 /// The character that a cell shows.
-pub(crate) fn shown(c: char) -> char {
+pub(crate) fn printable(c: char) -> char {
     if c == PRINTED_BLANK { ' ' } else { c }
 }
 

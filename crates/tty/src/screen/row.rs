@@ -2,7 +2,7 @@
 
 use avt::{Cell, Line};
 
-use super::filter::shown;
+use super::filter::printable;
 use super::put;
 use super::style::{Style, Styles};
 
@@ -55,7 +55,7 @@ impl<'o> RowWriter<'o> {
                 self.blanks(len, style, is_print, len == cells.len());
             } else if cell.width() > 0 {
                 self.set(style);
-                self.out.push(shown(cell.char()));
+                self.out.push(printable(cell.char()));
             }
             if is_first && self.is_scrolling && self.style.background.is_some() {
                 self.set(Style::default());
@@ -121,9 +121,9 @@ pub(super) fn blank_end(cells: &[Cell], styles: &Styles) -> usize {
     cells.iter().rev().take_while(is_blank).count()
 }
 
-/// The cells of a wrapped row without a blank in its last column, if there is one: a terminal leaves
-/// this column empty if the next character is wide, and a blank would become a part of the text when
-/// the width changes.
+/// The cells of a wrapped row without a blank in its last column, if there is one: a terminal
+/// leaves this column empty if the next character is wide, and a blank would become a part of the
+/// text when the width changes.
 pub(super) fn without_last_blank(line: &Line) -> Option<&[Cell]> {
     let (last, cells) = line.cells().split_last()?;
     let is_blank = last.char() == ' ' && last.width() == 1 && last.pen().is_default();

@@ -137,7 +137,7 @@ impl SnapshotWriter<'_> {
                 self.style.erased().write(out);
                 out.push(' ');
             }
-            Print(c) => out.push(shown(*c)),
+            Print(c) => out.push(printable(*c)),
             Scorc => out.push_str("\x1b[u"),
             Sgr(operations) => {
                 self.style = self.filter.styles().original(operations.into());

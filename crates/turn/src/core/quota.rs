@@ -223,7 +223,7 @@ mod tests {
         let [first, second, third] = [take("p", "u"), take("p", "u"), take("p", "v")];
         let other = take("q", "w");
         let at = Millis(10_000);
-        first.rates().pay(at, 1001);
+        first.rates().charge(at, 1001);
         assert!(!second.rates().admit(at, 1), "of one user");
         assert!(third.rates().admit(at, 500), "500 are left of the project");
         assert!(!third.rates().admit(at, 1));

@@ -48,7 +48,7 @@ impl Bucket {
         (wait > 0).then_some(Millis(wait))
     }
 
-    fn pay(&self, now: Millis, bytes: usize) {
+    fn charge(&self, now: Millis, bytes: usize) {
         self.theoretical_arrival
             .fetch_max(nanoseconds(now), Ordering::Relaxed);
         let price = u128::from(bytes as u64) * 1_000_000_000 / u128::from(self.bytes_per_second);
@@ -85,7 +85,7 @@ impl Rates {
     pub fn admit(&self, now: Millis, bytes: usize) -> bool {
         let is_free = self.buckets().all(|bucket| bucket.wait(now).is_none());
         if is_free {
-            self.pay(now, bytes);
+            self.charge(now, bytes);
         }
         is_free
     }
@@ -96,8 +96,8 @@ impl Rates {
     }
 
     /// Counts bytes that were read from a connection.
-    pub fn pay(&self, now: Millis, bytes: usize) {
-        self.buckets().for_each(|bucket| bucket.pay(now, bytes));
+    pub fn charge(&self, now: Millis, bytes: usize) {
+        self.buckets().for_each(|bucket| bucket.charge(now, bytes));
     }
 
     fn buckets(&self) -> impl Iterator<Item = &Bucket> {
@@ -150,12 +150,12 @@ mod tests {
     #[test]
     fn a_connection_waits_for_the_time_it_was_ahead() {
         let rates = rates([Some(1_000), None, None]);
-        rates.pay(Millis(6000), 3_000);
+        rates.charge(Millis(6000), 3_000);
         assert_eq!(rates.wait(Millis(6000)), Some(Millis(2000)));
         assert_eq!(rates.wait(Millis(7999)), Some(Millis(1)));
         assert_eq!(rates.wait(Millis(8000)), None);
         let free = Rates::default();
-        free.pay(Millis(0), usize::MAX);
+        free.charge(Millis(0), usize::MAX);
         assert!(free.admit(Millis(0), 9) && free.wait(Millis(0)).is_none() && !free.is_limited());
     }
 }

@@ -200,7 +200,7 @@ impl Tally {
     fn count(&self, bytes: usize) {
         self.meter.relay(bytes);
         self.server.metrics.relayed.increment(bytes as u64);
-        self.rates.pay(self.server.now().monotonic, bytes);
+        self.rates.charge(self.server.now().monotonic, bytes);
     }
 
     fn wait(&self) -> Option<Duration> {

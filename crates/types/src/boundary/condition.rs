@@ -10,7 +10,7 @@ use crate::pattern::Pattern;
 pub(super) struct Fields(pub(super) Vec<(Field, Condition)>);
 
 impl Fields {
-    pub(super) fn hold(&self, subject: Subject<'_>) -> bool {
+    pub(super) fn are_met(&self, subject: Subject<'_>) -> bool {
         self.0
             .iter()
             .all(|(field, condition)| condition.holds(&field.read(subject)))

@@ -138,14 +138,12 @@ impl RequiredProperties<'_> {
                 field: None,
             }),
             Self::Always => None,
-            Self::Fields(fields) => {
-                fields
-                    .first_that_fails(Subject::planned(properties))
-                    .map(|field| Refusal {
-                        outside: BoundaryRefusal::FilterMismatch,
-                        field: Some(field.as_str().to_owned()),
-                    })
-            }
+            Self::Fields(fields) => fields
+                .first_that_fails(Subject::new_tunnel(properties))
+                .map(|field| Refusal {
+                    outside: BoundaryRefusal::FilterMismatch,
+                    field: Some(field.as_str().to_owned()),
+                }),
             Self::All(all) => all.iter().find_map(|demand| demand.refusal(properties)),
             Self::Any(any) => {
                 let mut refusals = any.iter().map(|demand| demand.refusal(properties));

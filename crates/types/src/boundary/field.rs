@@ -22,7 +22,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    pub(super) fn planned(properties: &'a TunnelProperties) -> Self {
+    pub(super) fn new_tunnel(properties: &'a TunnelProperties) -> Self {
         Self {
             tunnel: None,
             properties,

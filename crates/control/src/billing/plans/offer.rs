@@ -123,7 +123,7 @@ pub fn configuration(
                 region: region.clone(),
             });
         }
-        plans.push(offer.shown(nearest.as_ref(), workspace, key));
+        plans.push(offer.plan_view(nearest.as_ref(), workspace, key));
     }
     PlanConfiguration { plans, recommended }
 }
@@ -157,7 +157,7 @@ impl Offer<'_> {
         key.sign(workspace, &self.option(None), &self.decision, self.revision)
     }
 
-    fn shown(
+    fn plan_view(
         &self,
         nearest: Option<&(Provider, String)>,
         workspace: &str,

@@ -14,7 +14,7 @@ pub(super) struct FlowSecrets<'a>(pub(super) &'a LinkSecret);
 impl FlowSecrets<'_> {
     /// `state` (RFC 6749 section 10.12).
     pub(super) fn state(&self) -> String {
-        self.made("state")
+        self.derived("state")
     }
 
     /// True if a returned `state` is the one of this sign-in.
@@ -24,7 +24,7 @@ impl FlowSecrets<'_> {
 
     /// `nonce` (OpenID Connect Core 1.0 section 15.5.2).
     pub(super) fn nonce(&self) -> String {
-        self.made("nonce")
+        self.derived("nonce")
     }
 
     /// True if the `nonce` of an ID token is the one of this sign-in.
@@ -34,7 +34,7 @@ impl FlowSecrets<'_> {
 
     /// `code_verifier`: 43 characters (RFC 7636 section 4.1).
     pub(super) fn verifier(&self) -> String {
-        self.made("verifier")
+        self.derived("verifier")
     }
 
     /// `code_challenge` with the method S256 (RFC 7636 section 4.2).
@@ -44,7 +44,7 @@ impl FlowSecrets<'_> {
     }
 
     /// Returns an HMAC of the purpose. It reveals neither the secret nor the other values.
-    fn made(&self, purpose: &str) -> String {
+    fn derived(&self, purpose: &str) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.0.reveal().as_bytes());
         BASE64_URL_SAFE_NO_PAD.encode(hmac::sign(&key, purpose.as_bytes()))
     }

@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::config::Retention;
 use crate::engines::{CHANGE_LOG_RETENTION, INVENTORY_EXPIRY, LINK_EXPIRY, REPORTER_RETENTION};
 use crate::http_api::problem::HandlerResult;
-use crate::logs::traffic::kept;
+use crate::logs::traffic::retention_of;
 use crate::oauth;
 use crate::people::session::IDLE;
 use crate::runtime::jobs::expiring_rows::ExpiringRows;
@@ -74,7 +74,7 @@ impl ExpiringRows {
         retention: &Retention,
         now: Timestamp,
     ) -> Result<SignedDuration, store::Error> {
-        let Some((rows, kept)) = self.kept(retention) else {
+        let Some((rows, kept)) = self.rows_and_retention(retention) else {
             return Ok(SignedDuration::ZERO);
         };
         let oldest = oldest(conn, rows).await?;
@@ -83,7 +83,7 @@ impl ExpiringRows {
     }
 
     /// The rows of the kind, and their retention from the time in each row; `None`: forever.
-    fn kept(self, retention: &Retention) -> Option<(Rows, SignedDuration)> {
+    fn rows_and_retention(self, retention: &Retention) -> Option<(Rows, SignedDuration)> {
         let at_once = SignedDuration::ZERO;
         Some(match self {
             Self::Logs => (Rows::Logs, at_once),
@@ -92,8 +92,8 @@ impl ExpiringRows {
             Self::Webhooks => (Rows::DeletedWebhooks, retention.deliveries),
             Self::Credentials => (Rows::RevokedCredentials, retention.credentials),
             Self::Usage => (Rows::Usage, retention.usage),
-            Self::TrafficMinutes => (Rows::TrafficMinutes, kept(Step::Minute)),
-            Self::TrafficHours => (Rows::TrafficHours, kept(Step::Hour)),
+            Self::TrafficMinutes => (Rows::TrafficMinutes, retention_of(Step::Minute)),
+            Self::TrafficHours => (Rows::TrafficHours, retention_of(Step::Hour)),
             Self::IdempotencyKeys => (Rows::IdempotencyKeys, retention.idempotency_keys),
             Self::Sessions => (Rows::Sessions, at_once),
             Self::UnusedSessions => (Rows::UsedSessions, IDLE),
@@ -174,7 +174,7 @@ impl ExpiringRows {
 }
 
 async fn purge_traffic(tx: &mut Tx, step: Step, now: Timestamp) -> Result<u64, store::Error> {
-    traffic::purge(tx, step, ago(now, kept(step)), BATCH).await
+    traffic::purge(tx, step, ago(now, retention_of(step)), BATCH).await
 }
 
 pub(crate) fn ago(now: Timestamp, period: SignedDuration) -> Timestamp {

@@ -65,7 +65,7 @@ pub(super) async fn create<A: LoadMetric>(
     };
     let permission = Permission::WebttySessionsReadWrite;
     let session = api.running_of(&caller, &path(id)?, permission)?;
-    let participant = own(&caller, &session, participant)?;
+    let participant = own_participant(&caller, &session, participant)?;
     let now = unix_millis(api.clock.now());
     let request = ControlRequestId::new(now, random_bytes());
     let request = session
@@ -98,7 +98,7 @@ pub(super) async fn resolve<A: LoadMetric>(
     session.request(&request).ok_or_else(Problem::not_found)?;
     let by = match &asked.approver_participant_id {
         Some(participant) => Approver::Caller {
-            participant: own(&caller, &session, participant)?,
+            participant: own_participant(&caller, &session, participant)?,
             caller: person_of(&caller.token),
         },
         None if api.owns(&caller, &session) => Approver::Owner(person_of(&caller.token)),

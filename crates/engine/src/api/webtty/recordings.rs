@@ -102,7 +102,7 @@ async fn export<A: LoadMetric>(
     query: Result<Query<ExportQuery>, QueryRejection>,
 ) -> HandlerResult {
     let query = query.map_err(|bad| Problem::invalid_request(bad.body_text()))?;
-    let export = wanted(&query)?;
+    let export = export_options(&query)?;
     let id = path(id)?;
     let (session, _) = stored_session(&api, &caller, &id).await?;
     let exporting = api
@@ -293,7 +293,7 @@ fn event(session_id: &str, record: Record, sealed: bool, with_payload: bool) -> 
     }
 }
 
-fn wanted(query: &ExportQuery) -> Result<Export, Refusal> {
+fn export_options(query: &ExportQuery) -> Result<Export, Refusal> {
     let format = match query.format.as_deref() {
         None | Some("text") => Format::Text,
         Some("json") => Format::Json,

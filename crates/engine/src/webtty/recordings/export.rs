@@ -279,7 +279,7 @@ impl Write for PieceWriter {
         }
         let piece = Bytes::from(std::mem::take(&mut self.piece));
         let (bytes, started) = (piece.len(), Instant::now());
-        let left = self.deadline.left();
+        let left = self.deadline.remaining();
         let sent = self
             .handle
             .block_on(async { timeout(left, self.to.send(Ok(piece))).await });

@@ -73,7 +73,7 @@ pub(super) struct ReadDeadline {
 
 impl ReadDeadline {
     /// Remaining time for the next piece.
-    pub(super) fn left(&self) -> Duration {
+    pub(super) fn remaining(&self) -> Duration {
         let seconds = u64::try_from(self.bytes / MIN_READ_RATE).unwrap_or(u64::MAX);
         let all = READ_TIMEOUT + Duration::from_secs(seconds);
         all.saturating_sub(self.waited).min(READ_TIMEOUT)
@@ -120,7 +120,7 @@ mod tests {
     fn a_client_that_trickles_reaches_its_deadline() {
         const PIECE: usize = 64 * 1024;
         let (mut trickling, mut pieces) = (ReadDeadline::default(), 0);
-        while trickling.left() > Duration::from_secs(30) {
+        while trickling.remaining() > Duration::from_secs(30) {
             trickling.taken(PIECE, Duration::from_secs(30));
             pieces += 1;
             assert!(pieces < 10, "{trickling:?}");
@@ -129,6 +129,6 @@ mod tests {
         for _ in 0..10_000 {
             reading.taken(PIECE, Duration::from_secs(2));
         }
-        assert_eq!(reading.left(), READ_TIMEOUT);
+        assert_eq!(reading.remaining(), READ_TIMEOUT);
     }
 }

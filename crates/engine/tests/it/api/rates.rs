@@ -101,7 +101,7 @@ async fn all_credentials_of_a_project_share_a_limit() {
     world.platform.add_member("usr_eve", &["bbbbbbbb"]);
     let (_, strange) = world.platform.add_pat("usr_eve");
     let (_, second) = world.platform.add_pat("usr_ann");
-    world.engine.informed().await;
+    world.engine.wait_for_changes().await;
     // The engine waits for an update that makes the caller a member, but only as often as the rate
     // allows.
     let mut asked: FuturesUnordered<_> = (0..11).map(|_| list_once(&world, &strange)).collect();
@@ -132,7 +132,7 @@ async fn all_credentials_of_a_project_share_a_limit() {
 async fn a_source_with_bad_tokens_is_refused_without_verification() {
     let world = World::with(LIMITS).await;
     let (_, unknown) = world.platform.add_pat("usr_ann");
-    world.engine.informed().await;
+    world.engine.wait_for_changes().await;
     let mut caller = Caller::from(&world, "203.0.113.1").await;
     assert_eq!(caller.status(&world.token).await, 204);
     let mut refused = 0;

@@ -143,7 +143,7 @@ async fn ed_6_apis_get_an_error_and_tokens_pass() {
     assert_eq!(answer.json()["target"], "/");
     // A token of a user without access.
     let (_, token) = site.platform.add_pat("usr_eve");
-    site.engine.informed().await;
+    site.engine.wait_for_changes().await;
     let answer = site
         .get("/", &format!("Authorization: Bearer {token}\r\n"))
         .await;

@@ -17,7 +17,7 @@ async fn ed_4_a_token_is_checked_before_the_session_and_is_final() {
     let site = Site::start(properties).await;
     let good = site.token.clone();
     let (_, barred) = site.platform.add_pat("usr_eve");
-    site.engine.informed().await;
+    site.engine.wait_for_changes().await;
     let bearer = |token: &str| format!("{PAGE}Authorization: Bearer {token}\r\n");
     let refused: [(String, String, u16); 6] = [
         ("/".to_owned(), PAGE.to_owned(), 302),
@@ -168,7 +168,7 @@ async fn ed_8_a_projects_policy_applies_immediately_and_at_opening() {
             project.settings.public_access_policy = policy;
             project.settings.min_tls_version = min_tls;
         });
-        site.engine.informed().await;
+        site.engine.wait_for_changes().await;
     };
     set(PublicAccessPolicy::AuthRequired, None).await;
     let answer = site.get("/", "").await;

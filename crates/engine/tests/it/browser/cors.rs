@@ -142,7 +142,7 @@ async fn preflights_do_not_bypass_other_rules() {
     site.platform.add_project_with(A, |project| {
         project.settings.public_access_policy = PublicAccessPolicy::Forbidden;
     });
-    site.engine.informed().await;
+    site.engine.wait_for_changes().await;
     let answer = preflight(&site, &asks(PAGE, "GET")).await;
     assert_eq!(answer.status, 403);
     assert_eq!(answer.json()["code"], "public_access_not_allowed");

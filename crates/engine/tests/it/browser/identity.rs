@@ -29,7 +29,7 @@ async fn set_role(site: &Site, role: &str) {
         }],
         sessions_after: 0,
     })]);
-    site.engine.informed().await;
+    site.engine.wait_for_changes().await;
 }
 
 /// A browser that has signed in and shares these facts.

@@ -273,21 +273,21 @@ async fn ed_2_a_session_ends_with_the_role_the_account_or_a_sign_out() {
         })]);
     };
     set_roles(&["tunnels.resources.read-only"], 0);
-    site.engine.informed().await;
+    site.engine.wait_for_changes().await;
     assert_eq!(status().await, 403);
     set_roles(&["tunnels.streams.create-delete"], 0);
-    site.engine.informed().await;
+    site.engine.wait_for_changes().await;
     assert_eq!(status().await, 200);
     set_roles(&["tunnels.streams.create-delete"], i64::MAX / 2);
-    site.engine.informed().await;
+    site.engine.wait_for_changes().await;
     assert_eq!(status().await, 401);
     set_roles(&["tunnels.streams.create-delete"], 0);
-    site.engine.informed().await;
+    site.engine.wait_for_changes().await;
     assert_eq!(status().await, 200);
     site.platform.send(vec![Item::PersonGone {
         id: "usr_ann".to_owned(),
     }]);
-    site.engine.informed().await;
+    site.engine.wait_for_changes().await;
     assert_eq!(status().await, 401);
 }
 
@@ -513,7 +513,7 @@ async fn ed_2_a_signed_out_session_ends_for_every_copy_of_its_cookie() {
         } else {
             // Sign-out at the platform, or at another engine.
             site.platform.revoke_token(ended);
-            site.engine.informed().await;
+            site.engine.wait_for_changes().await;
         }
         within("the end of the socket", socket.read_to_end()).await;
         let copied = site.get("/", &jar.field()).await;

@@ -20,8 +20,8 @@ async fn close(engine: &TestEngine, endpoint: &str, tunnel: &TestTunnel, token: 
     caller.answer().await.status
 }
 
-/// EN-7: the visits of a closed tunnel end over any protocol, and those of another tunnel of the same
-/// agent stay.
+/// EN-7: the visits of a closed tunnel end over any protocol, and those of another tunnel of the
+/// same agent stay.
 #[tokio::test]
 async fn en_7_everything_of_a_closed_tunnel_ends() {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
@@ -100,7 +100,7 @@ async fn a_closed_tunnel_is_reported_with_its_caller() {
     let service = endless().await;
     let named = Properties::http().named("web");
     let tunnel = open(engine.agent_at(A, &ann).await, named, &service).await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     assert_eq!(close(&engine, A, &tunnel, &ben).await, 403);
     assert_eq!(close(&engine, B, &tunnel, &ben).await, 404);
     assert_eq!(close(&engine, A, &tunnel, &bob).await, 204);

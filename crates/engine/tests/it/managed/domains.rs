@@ -104,7 +104,7 @@ async fn a_domain_moves_to_another_project() {
     let engine = TestEngine::managed(&platform).await;
     platform.add_project_with(B, with_domain);
     platform.add_project(A);
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let ca = TestCa::new();
     let service = greeter(&ca).await;
     let refused = refusal(&engine, A, &ann).await;
@@ -144,7 +144,7 @@ async fn a_restart_without_the_platform_serves_the_domains() {
     let data = tempfile::tempdir().unwrap();
     let start = || TestEngine::managed_at(&platform, Some(data.path()), "", Arc::new(SystemClock));
     let engine = start().await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     engine.stop().await;
 
     platform.set_unavailable(true);
@@ -195,12 +195,12 @@ async fn an_uploaded_certificate_is_served_until_it_is_removed_also_without_the_
     let ca = TestCa::new();
     assert_eq!(status(&engine, &ca).await, None, "it is the engine's own");
     upload(&platform, &ca);
-    engine.informed().await;
+    engine.wait_for_changes().await;
     assert_eq!(status(&engine, &ca).await, Some(200));
     // A tunnel that is open keeps its name.
     let other = TestCa::new();
     upload(&platform, &other);
-    engine.informed().await;
+    engine.wait_for_changes().await;
     assert_eq!(status(&engine, &ca).await, None, "it was replaced");
     assert_eq!(status(&engine, &other).await, Some(200));
     drop(tunnel);
@@ -212,7 +212,7 @@ async fn an_uploaded_certificate_is_served_until_it_is_removed_also_without_the_
     assert_eq!(status(&engine, &other).await, Some(200));
     platform.set_unavailable(false);
     platform.add_project_with(A, with_domain);
-    engine.informed().await;
+    engine.wait_for_changes().await;
     assert_eq!(status(&engine, &other).await, None, "it was removed");
     drop(tunnel);
 }

@@ -28,7 +28,7 @@ async fn updates_of_the_platform_are_applied() {
     );
     platform.add_project("cccccccc");
     platform.add_member("usr_ann", &[A, "cccccccc"]);
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let list = get(&engine, "cccccccc", "/api/tunnels", &ann).await;
     assert_eq!((list.status, list.text()), (200, "[]"));
 }
@@ -71,7 +71,7 @@ async fn a_lost_link_stops_nothing_and_is_reported() {
     // Changes made in the meantime take effect once the link is restored.
     platform.add_person("usr_ann", &[]);
     platform.set_unavailable(false);
-    engine.informed().await;
+    engine.wait_for_changes().await;
     assert_eq!(get(&engine, A, "/api/tunnels", &ann).await.status, 403);
     assert_eq!(get(&engine, B, "/api/tunnels", &ben).await.status, 200);
 }
@@ -82,7 +82,7 @@ async fn a_restart_without_the_platform_serves_immediately() {
     let data = tempfile::tempdir().unwrap();
     let start = || TestEngine::managed_at(&platform, Some(data.path()), "", Arc::new(SystemClock));
     let engine = start().await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     engine.stop().await;
 
     platform.set_unavailable(true);
@@ -102,7 +102,7 @@ async fn a_takedown_holds_after_a_restart_without_the_platform() {
     let engine = start().await;
     let name = format!("shop-{A}.t.{}", engine.host());
     platform.add_project_with(A, |project| project.taken_down = vec![name.clone()]);
-    engine.informed().await;
+    engine.wait_for_changes().await;
     engine.stop().await;
 
     platform.set_unavailable(true);
@@ -118,7 +118,7 @@ async fn the_saved_state_contains_no_credential() {
     let data = tempfile::tempdir().unwrap();
     let engine =
         TestEngine::managed_at(&platform, Some(data.path()), "", Arc::new(SystemClock)).await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     engine.stop().await;
     let state = std::fs::read_to_string(data.path().join("link/state")).unwrap();
     assert!(state.contains("usr_ann"));
@@ -156,7 +156,7 @@ async fn an_engine_without_any_platform_state_refuses_and_waits() {
     assert!(answer.header("retry-after").is_some());
 
     platform.set_unavailable(false);
-    engine.informed().await;
+    engine.wait_for_changes().await;
     within("the agent", agent).await.unwrap().unwrap();
     within("readiness", async {
         while ready().await != 200 {

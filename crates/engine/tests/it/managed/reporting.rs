@@ -165,7 +165,7 @@ async fn usage_is_reported_during_a_long_stream_and_adds_up() {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let (clock, hour) = before_the_hour();
     let engine = TestEngine::managed_at(&platform, None, "", clock).await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let service = Upstream::tcp().await;
     let agent = engine.agent_at(A, &ann).await;
     let _tunnel = publish(agent.clone(), Properties::private("db"), &service).await;
@@ -307,10 +307,10 @@ async fn uses_of_tokens_are_reported_once_a_minute() {
     let (clock, hour) = before_the_hour();
     let engine =
         TestEngine::managed_at(&platform, None, "", Arc::<ManualClock>::clone(&clock)).await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let (id, token) = platform.add_pat("usr_ann");
     let (unused, _) = platform.add_pat("usr_ann");
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let start = clock.now();
     for _ in 0..3 {
         assert_eq!(get(&engine, A, "/api/tunnels", &token).await.status, 200);
@@ -353,7 +353,7 @@ async fn a_connected_agent_uses_its_token() {
     let engine =
         TestEngine::managed_at(&platform, None, "", Arc::<ManualClock>::clone(&clock)).await;
     let (id, token) = platform.add_pat("usr_ann");
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let mut agent = Wire::connect_as(&engine, engine.addr(), &host(A)).await;
     let details = ClientDetails {
         agent: Some("plain-agent".into()),

@@ -108,7 +108,8 @@ async fn two_users() -> (FakePlatform, TestEngine, [String; 2], String) {
     (platform, engine, [ann, bob], credential)
 }
 
-/// The platform, an engine with further configuration sections, an agent of a project, and its token.
+/// The platform, an engine with further configuration sections, an agent of a project, and its
+/// token.
 async fn one_agent(sections: &str) -> (FakePlatform, TestEngine, Agent, String) {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed_with(&platform, sections).await;
@@ -469,7 +470,7 @@ async fn everything_of_a_taken_down_hostname_ends() {
     assert_eq!(refused.json()["code"], "hostname_taken_down");
     assert_open(&mut stays).await;
     platform.add_project(A);
-    engine.informed().await;
+    engine.wait_for_changes().await;
     start_request(&engine, host, "/", None).await;
 }
 
@@ -484,14 +485,14 @@ async fn a_taken_down_hostname_is_refused_without_its_tunnel() {
     let names = vec![host.clone(), never_online.clone()];
     platform.add_project_with(A, |project| project.taken_down = names);
     web.close().await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     for name in [&host, &never_online] {
         let refused = engine.visitor().http1(name).await.get("/", name).await;
         assert_eq!(refused.status, 403, "{name}");
         assert_eq!(refused.json()["code"], "hostname_taken_down", "{name}");
     }
     platform.add_project(A);
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let offline = engine.visitor().http1(&host).await.get("/", &host).await;
     assert_eq!(offline.json()["code"], "tunnel_offline");
 }
@@ -531,7 +532,7 @@ async fn a_rotated_credential_stays_valid_until_its_overlap_ends() {
         expires_at: Some(overlap),
         ..stored.unwrap()
     }))]);
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let another = engine.visitor().http1(tunnel.hostname()).await;
     assert_eq!(with_bearer(another, tunnel.hostname(), &token).await, 200);
     let nothing = tokio::time::timeout(std::time::Duration::from_millis(300), visit.read_exact(1));
@@ -555,7 +556,7 @@ async fn a_restored_link_disturbs_no_connection() {
     platform.restore();
     platform.wait_for_engines(1).await;
     platform.add_member("usr_late", &[A]);
-    engine.informed().await;
+    engine.wait_for_changes().await;
     assert_open(&mut visit).await;
     let another = engine.visitor().http1(tunnel.hostname()).await;
     assert_eq!(with_bearer(another, tunnel.hostname(), &token).await, 200);

@@ -117,7 +117,7 @@ async fn cp_12_a_registered_server_is_admitted_with_a_proof() {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let mut host = Host::enrolled(&platform, A);
     let engine = TestEngine::managed(&platform).await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let agent = engine.agent_at(A, &ann).await;
     let tunnel = opened(&agent, host.labels(Timestamp::now())).await;
     let list = get(&engine, A, "/api/tunnels", &ann).await;
@@ -133,7 +133,7 @@ async fn cp_12_a_registered_server_is_admitted_with_a_proof() {
 async fn cp_12_a_server_is_admitted_when_its_enrolment_arrives() {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let agent = engine.agent_at(A, &ann).await;
     let mut host = Host::unregistered(A);
     let mut tunnel = agent.open(private(host.labels(Timestamp::now())));
@@ -153,7 +153,7 @@ async fn cp_12_a_server_without_a_valid_proof_is_refused() {
     } = TwoProjects::start().await;
     let mut host = Host::enrolled(&platform, A);
     let engine = TestEngine::managed(&platform).await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let agent = engine.agent_at(A, &ann).await;
     let now = Timestamp::now();
 
@@ -210,7 +210,7 @@ async fn cp_12_a_tunnel_is_closed_with_its_server() {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let mut host = Host::enrolled(&platform, A);
     let engine = TestEngine::managed(&platform).await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let agent = engine.agent_at(A, &ann).await;
 
     let tunnel = opened(&agent, host.labels(Timestamp::now())).await;
@@ -220,7 +220,7 @@ async fn cp_12_a_tunnel_is_closed_with_its_server() {
     assert!(reason.contains("the server is suspended"), "{reason}");
 
     host.told(&platform, "active");
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let tunnel = opened(&agent, host.labels(Timestamp::now())).await;
     let id = host.server.clone();
     platform.send(vec![Item::WebttyServerGone { id }]);

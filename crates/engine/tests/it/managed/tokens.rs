@@ -11,7 +11,7 @@ use crate::support::{CREATE, READ, STREAMS};
 
 /// The status of listing project [`A`].
 async fn status(engine: &TestEngine, token: &str) -> u16 {
-    engine.informed().await;
+    engine.wait_for_changes().await;
     get(engine, A, "/api/tunnels", token).await.status
 }
 
@@ -57,7 +57,7 @@ async fn en_7_tokens_of_each_kind_are_valid_where_their_user_has_access() {
 async fn a_new_member_is_admitted_when_the_update_arrives() {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let token = platform.mint(json!({"userId": "usr_new"}));
     let mut caller = ask(&engine, A, "/api/tunnels", &token).await;
     let update = async {
@@ -182,7 +182,7 @@ async fn a_revocation_ends_event_streams_immediately() {
     let engine = TestEngine::managed(&platform).await;
     let (id, token) = platform.add_pat("usr_ann");
     let session = platform.mint(json!({"userId": "usr_ann"}));
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let mut by_pat = watch(&engine, A, &token).await;
     let mut by_session = watch(&engine, A, &session).await;
     let mut other = watch(&engine, B, &ben).await;

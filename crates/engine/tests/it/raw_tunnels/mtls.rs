@@ -65,7 +65,7 @@ impl World {
     async fn credential(&self, proof: CredentialProof, resources: Option<Value>) -> String {
         let change = |credential: &mut api::link::Credential| credential.resources = resources;
         let id = self.platform.add_credential_with("usr_ann", proof, change);
-        self.engine.informed().await;
+        self.engine.wait_for_changes().await;
         id
     }
 
@@ -214,7 +214,7 @@ async fn ed_3_permissions_and_boundaries_of_the_credential_apply() {
                 credential.id = "crd_cert".to_owned();
                 change(credential);
             });
-        world.engine.informed().await;
+        world.engine.wait_for_changes().await;
         let answer = world.get(host, &identity, target, "").await;
         if answer.status == 200 {
             return (200, answer.json()["target"].clone());
@@ -285,7 +285,7 @@ async fn ed_3_a_certificate_stays_valid_if_other_users_register_it() {
     ] {
         world.platform.add_credential_with("usr_eve", proof, |_| {});
     }
-    world.engine.informed().await;
+    world.engine.wait_for_changes().await;
     let refused = world.get(host, &own, "/", "").await;
     assert_eq!(code(&refused), (403, json!("insufficient_scope")));
     world.register_authority(root).await;
@@ -407,7 +407,7 @@ async fn ed_3_a_revoked_credential_closes_its_connections() {
         let mut standing = world.http1(host, identity).await;
         world.platform.revoke(&credential);
         assert_eq!(visitor.chunk().await, None);
-        world.engine.informed().await;
+        world.engine.wait_for_changes().await;
         assert_eq!(standing.get("/", host).await.status, 401);
     }
 }

@@ -58,7 +58,7 @@ async fn parties(world: &World) -> Vec<Party> {
             &minted(&world.anns),
         ),
     ];
-    world.engine.informed().await;
+    world.engine.wait_for_changes().await;
     table
 }
 
@@ -245,7 +245,7 @@ async fn en_8_an_owner_with_another_credential_grants() {
     admin.push("webtty.logs.read-only");
     world.platform.add_person("usr_ada", &[(A, &admin)]);
     let (_, ada) = world.platform.add_pat("usr_ada");
-    world.engine.informed().await;
+    world.engine.wait_for_changes().await;
     let (_ann, mut shell, id) = world.session().await;
     let (mut bob, bobs) = world.attach_and_join(&id, &world.bob).await;
     let (_, request) = world

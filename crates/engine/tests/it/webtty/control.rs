@@ -198,7 +198,7 @@ async fn a_request_is_answered_by_the_controller_or_an_owner_but_not_the_request
     let (_, ada) = world.platform.add_pat("usr_ada");
     // A program that acts for Ann has her rights, with its own credential.
     let (_, agent) = world.platform.add_pat("usr_ann");
-    world.engine.informed().await;
+    world.engine.wait_for_changes().await;
     let grant = || json!({"action": "grant"});
 
     let (mut bob, participant) = world.attach_and_join(&id, &world.bob).await;

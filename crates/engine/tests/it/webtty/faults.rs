@@ -14,7 +14,7 @@ async fn a_session_ends_with_its_openers_token() {
     let mut world = World::start().await;
     world.platform.add_member("usr_carl", &[super::world::A]);
     let (credential, carls) = world.platform.add_pat("usr_carl");
-    world.engine.informed().await;
+    world.engine.wait_for_changes().await;
     let mut carl = world.connect_client("", &carls).await.unwrap();
     carl.open(true).await;
     let mut shell = world.server.shell().await;
@@ -39,7 +39,7 @@ async fn en_8_a_terminated_session_shows_nothing_and_is_killed() {
         let mut world = World::start().await;
         world.platform.add_member("usr_carl", &[super::world::A]);
         let (credential, carls) = world.platform.add_pat("usr_carl");
-        world.engine.informed().await;
+        world.engine.wait_for_changes().await;
         let mut carl = world.connect_client("", &carls).await.unwrap();
         carl.open(true).await;
         let mut shell = world.server.shell().await;

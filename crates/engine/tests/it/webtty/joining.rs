@@ -230,7 +230,7 @@ async fn sessions_of_another_project_are_not_found() {
     world.platform.add_project("bbbbbbbb");
     world.platform.add_member("usr_eve", &["bbbbbbbb"]);
     let (_, eve) = world.platform.add_pat("usr_eve");
-    world.engine.informed().await;
+    world.engine.wait_for_changes().await;
     let (status, _) = world.get("/api/webtty/sessions", &eve).await;
     assert_eq!(status, 403, "not a member of {A}");
     let host = "bbbbbbbb.engine.localhost";

@@ -121,7 +121,7 @@ async fn a_restricted_server_needs_the_permission_to_manage_servers() {
     let mut manages = super::world::MEMBER.to_vec();
     manages.push("network.webtty-servers.read-write");
     world.platform.add_person("usr_ann", &[(A, &manages)]);
-    world.engine.informed().await;
+    world.engine.wait_for_changes().await;
     let (_ann, _shell, id) = world.session().await;
     let path = format!("/api/webtty/sessions/{id}/participants");
     let (status, _) = world.post(&path, &world.bob, &json!({})).await;
@@ -142,7 +142,7 @@ async fn ed_1e_a_restricted_server_is_opened_with_a_token_for_it_only() {
     let mut admin = super::world::MEMBER.to_vec();
     admin.push(manages);
     world.platform.add_person("usr_ann", &[(A, &admin)]);
-    world.engine.informed().await;
+    world.engine.wait_for_changes().await;
     let filters = json!({"name": super::world::SERVER});
     let (_, tunnels) = world.get("/api/tunnels", &world.ann).await;
     let id = tunnels[0]["id"].as_str().unwrap();
@@ -264,7 +264,7 @@ async fn wt_4_arguments_are_shown_to_readers_of_recordings() {
     admin.push("webtty.logs.read-only");
     world.platform.add_person("usr_ada", &[(A, &admin)]);
     let (_, ada) = world.platform.add_pat("usr_ada");
-    world.engine.informed().await;
+    world.engine.wait_for_changes().await;
     let watcher = watch(&world, &ada, true).await;
     let mut ann = world.connect_client("", &world.ann).await.unwrap();
     ann.open_with(true, &["work", "--token=hunter2", "now"])

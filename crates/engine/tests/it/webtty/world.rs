@@ -70,7 +70,7 @@ impl World {
         let data = tempfile::tempdir().unwrap();
         let clock = Arc::new(SystemClock);
         let engine = TestEngine::managed_at(&platform, Some(data.path()), "", clock).await;
-        engine.informed().await;
+        engine.wait_for_changes().await;
         let agent = engine.agent_at(A, &ann).await;
         let server =
             TestServer::start(agent, &keys, (&project(), SERVER), publish, transport).await;

@@ -13,7 +13,7 @@ pub(super) const REPLICATED_FUNCTIONS: &[&str] = &[
     "credentials::rotate",
     "domains::delete",
     "domains::delete_all",
-    "domains::free_rested",
+    "domains::release_quarantined",
     "domains::remove_certificate",
     "domains::save",
     "domains::set_certificate",
@@ -58,7 +58,7 @@ pub(super) const REPLICATED_FUNCTIONS: &[&str] = &[
 /// remove expired data themselves.
 pub(super) const SILENT: &[&str] = &[
     // Released ports belong to no project.
-    "addresses::free_rested",
+    "addresses::release_quarantined",
     "addresses::purge",
     // Engines already removed the project when it was deleted.
     "deleted_projects::purge",

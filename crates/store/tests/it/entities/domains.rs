@@ -133,7 +133,7 @@ async fn a_quarantine_ends_at_its_time(database: Database) {
     };
     insert(&mut tx, &held).await;
     let free = async |tx: &mut Tx, name: &str, now: Timestamp| {
-        domains::free_rested(tx, name, now).await.unwrap()
+        domains::release_quarantined(tx, name, now).await.unwrap()
     };
     assert!(!free(&mut tx, "app.example.com", at(99)).await);
     assert!(!free(&mut tx, "other.example.com", at(100)).await);

@@ -453,11 +453,15 @@ async fn ports_are_reserved_once_and_the_lowest_free_is_found(database: Database
         1
     );
     assert_eq!(
-        addresses::free_rested(&mut tx, "c", at(9)).await.unwrap(),
+        addresses::release_quarantined(&mut tx, "c", at(9))
+            .await
+            .unwrap(),
         0
     );
     assert_eq!(
-        addresses::free_rested(&mut tx, "c", at(10)).await.unwrap(),
+        addresses::release_quarantined(&mut tx, "c", at(10))
+            .await
+            .unwrap(),
         1
     );
     assert_eq!(release(&mut tx, ann.project, own[0].id).await, Some(12));

@@ -52,15 +52,15 @@ pub(super) async fn serve(stream: Stream, shared: Arc<ProbeState>) {
 
 async fn answer(mut request: Request<Incoming>, shared: Arc<ProbeState>) -> Response<Body> {
     match request.uri().path() {
-        "/ping" => whole(StatusCode::OK, "pong"),
-        "/headers" => whole(StatusCode::OK, describe(&request).to_string()),
-        "/upload" => whole(
+        "/ping" => full_response(StatusCode::OK, "pong"),
+        "/headers" => full_response(StatusCode::OK, describe(&request).to_string()),
+        "/upload" => full_response(
             StatusCode::OK,
             hash_body(request.into_body()).await.to_string(),
         ),
         "/stream" => chunks(shared),
         "/socket" => echo(&mut request),
-        _ => whole(StatusCode::NOT_FOUND, ""),
+        _ => full_response(StatusCode::NOT_FOUND, ""),
     }
 }
 
@@ -110,7 +110,7 @@ fn chunks(shared: Arc<ProbeState>) -> Response<Body> {
 /// Echoes WebSocket messages (RFC 6455).
 fn echo(request: &mut Request<Incoming>) -> Response<Body> {
     let Some(key) = request.headers().get(header::SEC_WEBSOCKET_KEY) else {
-        return whole(StatusCode::UPGRADE_REQUIRED, "");
+        return full_response(StatusCode::UPGRADE_REQUIRED, "");
     };
     let accept = derive_accept_key(key.as_bytes());
     let upgrade = hyper::upgrade::on(request);
@@ -125,7 +125,7 @@ fn echo(request: &mut Request<Incoming>) -> Response<Body> {
             }
         }
     });
-    let mut response = whole(StatusCode::SWITCHING_PROTOCOLS, "");
+    let mut response = full_response(StatusCode::SWITCHING_PROTOCOLS, "");
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
@@ -135,7 +135,7 @@ fn echo(request: &mut Request<Incoming>) -> Response<Body> {
     response
 }
 
-fn whole(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+fn full_response(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Full::new(body.into()).boxed_unsync());
     *response.status_mut() = status;
     response

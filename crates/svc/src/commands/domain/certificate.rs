@@ -86,7 +86,7 @@ fn read(path: &Path, flag: &str, most: usize) -> Result<String, Failure> {
 }
 
 /// The source of the certificate that visitors get, as text.
-pub(super) fn shown(certificate: &DomainCertificate) -> String {
+pub(super) fn state_text(certificate: &DomainCertificate) -> String {
     match (certificate.source, &certificate.expires_at) {
         (DomainCertificateSource::Engine, at) => ordered(certificate, at.as_deref()),
         (DomainCertificateSource::Uploaded, Some(at)) => format!("uploaded, expires {at}"),
@@ -132,7 +132,7 @@ mod tests {
             ),
         ] {
             let certificate: DomainCertificate = serde_json::from_value(certificate).unwrap();
-            assert_eq!(shown(&certificate), expected);
+            assert_eq!(state_text(&certificate), expected);
         }
     }
 }

@@ -63,7 +63,7 @@ impl Backend for Network {
         true
     }
 
-    fn carry(&self, request: Request<Bytes>, _caller: &Extensions) -> ResponseFuture {
+    fn send_request(&self, request: Request<Bytes>, _caller: &Extensions) -> ResponseFuture {
         let platform = self.platform();
         Box::pin(async move {
             let platform = match platform {
@@ -74,7 +74,7 @@ impl Backend for Network {
         })
     }
 
-    fn carry_to_engine(
+    fn send_to_engine(
         &self,
         project: ProjectName,
         _needed: Permission,
@@ -94,7 +94,7 @@ impl Backend for Network {
                 (Ok(api), Ok(mut bearer)) => {
                     bearer.set_sensitive(true);
                     request.headers_mut().insert(AUTHORIZATION, bearer);
-                    api.carry(&engine, request).await
+                    api.send_request(&engine, request).await
                 }
                 (Err(failure), _) => failed("engine_unreachable", &failure),
                 (_, Err(_control)) => {
@@ -106,7 +106,7 @@ impl Backend for Network {
         })
     }
 
-    fn carry_to_terminal(
+    fn send_to_terminal(
         &self,
         project: ProjectName,
         _needed: Permission,
@@ -146,7 +146,7 @@ async fn platform_and_engine(
 }
 
 async fn send_to_platform(platform: &Platform, request: Request<Bytes>) -> Response<Bytes> {
-    match platform.carry(request).await {
+    match platform.send_request(request).await {
         Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
             // The challenge of the endpoint is replaced: only the user can act on it here.
             let failure =

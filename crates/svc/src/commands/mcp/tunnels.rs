@@ -191,7 +191,11 @@ impl Tunnels {
 
     async fn list(&self) -> Value {
         let state = self.state.lock().await;
-        let tunnels: Vec<_> = state.open.iter().map(|(id, open)| open.shown(id)).collect();
+        let tunnels: Vec<_> = state
+            .open
+            .iter()
+            .map(|(id, open)| open.to_json(id))
+            .collect();
         json!({"tunnels": tunnels})
     }
 
@@ -207,7 +211,7 @@ impl Tunnels {
 }
 
 impl OpenTunnel {
-    fn shown(&self, id: &str) -> Value {
+    fn to_json(&self, id: &str) -> Value {
         let (status, url) = match &*self.status.borrow() {
             Status::Connecting => ("connecting", None),
             Status::Online(online) => ("online", Some(online.forwarding.clone())),

@@ -138,7 +138,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
             Err(error) if error.refusal("creation_preview_stale").is_some() => {
                 preview = preview_creation(&session, &workspace).await?;
             }
-            Err(error) => return hosted(error, args.output),
+            Err(error) => return print_payment_url(error, args.output),
         }
     }
     Err(Failure::new(
@@ -165,7 +165,7 @@ async fn create_project(
 }
 
 /// CP-4d: some steps must be completed on a hosted page. The response contains its address.
-fn hosted(error: PlatformError, format: Format) -> Result<(), Failure> {
+fn print_payment_url(error: PlatformError, format: Format) -> Result<(), Failure> {
     let Some(url) = error
         .refusal("payment_required")
         .and_then(|refusal| refusal.url.clone())

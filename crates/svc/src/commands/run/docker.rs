@@ -85,7 +85,7 @@ impl DockerFlags {
 
 impl Docker {
     /// The currently desired tunnels.
-    pub(super) fn wanted(&mut self) -> BTreeMap<String, DesiredTunnel> {
+    pub(super) fn desired_tunnels(&mut self) -> BTreeMap<String, DesiredTunnel> {
         self.wanted.borrow_and_update().clone()
     }
 }

@@ -84,7 +84,7 @@ impl EngineProxy {
         })
     }
 
-    async fn carry(
+    async fn send_request(
         &self,
         who: &Principal,
         project: &ProjectName,
@@ -95,7 +95,7 @@ impl EngineProxy {
             Ok((address, domain)) => {
                 let cluster = self.by_domain.get(&domain);
                 let api = cluster.unwrap_or(&self.other);
-                api.carry(&address, request).await
+                api.send_request(&address, request).await
             }
             Err(problem) => problem_response(&problem),
         }
@@ -159,7 +159,7 @@ fn by_domain(config: &Config) -> Result<HashMap<String, EngineApi>, Failure> {
 }
 
 impl Engines for ProjectEngines {
-    fn carry(
+    fn send_request(
         &self,
         project: ProjectName,
         needed: Permission,
@@ -170,7 +170,7 @@ impl Engines for ProjectEngines {
         let who = caller.get::<Principal>().cloned();
         Box::pin(async move {
             match who {
-                Some(who) => clusters.carry(&who, &project, needed, request).await,
+                Some(who) => clusters.send_request(&who, &project, needed, request).await,
                 None => problem_response(&Problem::unauthenticated()),
             }
         })

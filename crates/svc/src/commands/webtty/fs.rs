@@ -157,7 +157,7 @@ pub(super) async fn run(command: Command) -> Result<(), Failure> {
             let bytes = stdin().await?;
             let files = args.there.files().await?;
             let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-            put(&files, &args.path, dav::whole(bytes), length).await
+            put(&files, &args.path, dav::full_body(bytes), length).await
         }
         Command::Upload(args) => upload(&args).await,
         Command::Download(args) => download(&args).await,

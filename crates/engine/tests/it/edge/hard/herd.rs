@@ -109,7 +109,7 @@ async fn en_9_a_thousand_tunnels_reconnect_without_the_platform() {
     let (_, token) = platform.add_pat("usr_ann");
     let limits = "limits: {max_handshakes_per_source: 8}";
     let engine = TestEngine::managed_with(&platform, limits).await;
-    engine.informed().await;
+    engine.wait_for_changes().await;
     let herd = Herd::gather(async || engine.agent_at(A, &token).await).await;
     let before = herd.wait_online(&TunnelAddresses::new()).await;
     platform.set_unavailable(true);

@@ -73,7 +73,7 @@ fn answer(mut request: Request<Incoming>) -> Response<Body> {
         _ => {
             let page = page::render(&request);
             let kind = "text/html; charset=utf-8";
-            with_type(Response::new(whole(page)), kind)
+            with_type(Response::new(full_body(page)), kind)
         }
     }
 }
@@ -131,14 +131,14 @@ fn json(headers: &HeaderMap) -> Response<Body> {
     let pairs: Vec<_> = pairs(headers).collect();
     let body = serde_json::json!({ "headers": pairs });
     with_type(
-        Response::new(whole(format!("{body:#}\n"))),
+        Response::new(full_body(format!("{body:#}\n"))),
         "application/json",
     )
 }
 
 fn text(status: StatusCode, body: &'static str) -> Response<Body> {
     let mut response = with_type(
-        Response::new(whole(body.to_owned())),
+        Response::new(full_body(body.to_owned())),
         "text/plain; charset=utf-8",
     );
     *response.status_mut() = status;
@@ -155,7 +155,7 @@ fn with_type(mut response: Response<Body>, kind: &'static str) -> Response<Body>
     response
 }
 
-fn whole(body: String) -> Body {
+fn full_body(body: String) -> Body {
     Full::new(Bytes::from(body)).boxed_unsync()
 }
 

@@ -260,7 +260,7 @@ pub(super) fn empty() -> Body {
 }
 
 /// A body from memory.
-pub(super) fn whole(bytes: Vec<u8>) -> Body {
+pub(super) fn full_body(bytes: Vec<u8>) -> Body {
     Full::from(bytes)
         .map_err(|never| match never {})
         .boxed_unsync()
@@ -340,7 +340,7 @@ mod tests {
             ("GET", empty(), SILENCE),
             ("PROPFIND", empty(), SILENCE),
             ("DELETE", empty(), LONG_SILENCE),
-            ("PUT", whole(vec![0; 1024 * 1024]), LONG_SILENCE),
+            ("PUT", full_body(vec![0; 1024 * 1024]), LONG_SILENCE),
         ] {
             let (near, _far) = duplex(READ);
             let (answer, after) = timed_request(method, body, near).await;
@@ -367,7 +367,8 @@ mod tests {
             let answer = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
             far.write_all(answer).await.unwrap();
         };
-        let ((answer, after), ()) = tokio::join!(timed_request("PUT", whole(body), near), server);
+        let ((answer, after), ()) =
+            tokio::join!(timed_request("PUT", full_body(body), near), server);
         assert_eq!(answer.unwrap(), 201);
         assert!(after > LONG_SILENCE * 3, "{after:?}");
     }

@@ -156,7 +156,7 @@ pub(super) fn engine(
                 },
                 {
                     "server_name": turn_host(host),
-                    "to": at(options.addresses.own(), ports.turn_tls),
+                    "to": at(options.addresses.own_address(), ports.turn_tls),
                 },
             ],
         },

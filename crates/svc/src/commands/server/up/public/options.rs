@@ -305,7 +305,7 @@ impl ServerAddresses {
     }
 
     /// An address of this machine that reaches a listener on [`exact`](Self::exact).
-    pub(super) fn own(&self) -> IpAddr {
+    pub(super) fn own_address(&self) -> IpAddr {
         let first = self.local.first().copied();
         first.unwrap_or(Ipv4Addr::LOCALHOST.into())
     }

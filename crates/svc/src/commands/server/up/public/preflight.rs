@@ -33,7 +33,7 @@ pub(super) async fn run(
     ports: PublicPorts,
     layout: &Layout,
 ) -> Result<(), Failure> {
-    let wanted = wanted(options, layout);
+    let wanted = wanted_records(options, layout);
     let authority = &options.authority.directory;
     let certificates = IssuedNames::of_server(&options.host, layout, authority);
     let is_issued = certificates.iter().all(|names| names.info().is_some());
@@ -119,7 +119,7 @@ fn failure(ports: usize, records: usize, lines: &str) -> Failure {
 }
 
 /// The records of a server. The accounts exist after the first orders.
-fn wanted(options: &PublicOptions, layout: &Layout) -> WantedRecords {
+fn wanted_records(options: &PublicOptions, layout: &Layout) -> WantedRecords {
     WantedRecords {
         host: options.host.clone(),
         addresses: options.addresses.public.clone(),
@@ -132,7 +132,7 @@ fn wanted(options: &PublicOptions, layout: &Layout) -> WantedRecords {
 
 /// The CAA records that allow only the accounts of this server, after the first orders.
 pub(super) fn suggestions(options: &PublicOptions, layout: &Layout) -> Vec<String> {
-    let records = wanted(options, layout).suggestions();
+    let records = wanted_records(options, layout).suggestions();
     records.iter().map(ToString::to_string).collect()
 }
 

@@ -129,7 +129,7 @@ fn given_addresses_are_local_or_behind_a_nat() {
     let loopback: IpAddr = Ipv4Addr::LOCALHOST.into();
     let found = ServerAddresses::find(&[loopback], Some(loopback)).unwrap();
     assert_eq!(found.exact(), [loopback]);
-    assert_eq!(found.own(), loopback);
+    assert_eq!(found.own_address(), loopback);
     let outside: IpAddr = "203.0.113.7".parse().unwrap();
     let found = ServerAddresses::find(&[outside], None).unwrap();
     assert_eq!(found.public, [outside]);
