@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_name_stands_for_every_name_that_has_no_entry() {
+    fn an_empty_name_matches_every_name_without_an_entry() {
         let both = vec![entry("ann", "one"), entry("", "two")];
         let passwords = LinkPasswords::new(both).unwrap();
         assert!(passwords.verify("anybody", &Secret::new("two")));

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manual_clock_stands_still_and_its_instant_never_goes_back() {
+    fn a_manual_clock_advances_only_on_request_and_its_instant_never_decreases() {
         let clock = ManualClock::at(Timestamp::UNIX_EPOCH);
         let start = clock.instant();
         assert_eq!(clock.instant(), start);

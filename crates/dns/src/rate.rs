@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_are_told_apart() {
+    fn networks_are_distinguished() {
         let of = |text: &str| network(text.parse().unwrap());
         assert_eq!(of("192.0.2.1"), of("192.0.2.255"));
         assert_ne!(of("192.0.2.1"), of("192.0.3.1"));

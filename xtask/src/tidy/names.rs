@@ -32,7 +32,7 @@ fn defined_type(line: &str) -> Option<&str> {
     rest.split(|letter: char| !letter.is_alphanumeric()).next()
 }
 
-/// True for a single word that is a participle, a pronoun or a function word.
+/// True for a single word that is a participle, a verb, an adjective, a pronoun or a function word.
 fn is_bare(name: &str) -> bool {
     let mut letters = name.chars();
     let is_one_word =
@@ -44,7 +44,7 @@ fn is_bare(name: &str) -> bool {
     is_participle || BARE.contains(&name)
 }
 
-/// Irregular participles, verbs, pronouns and function words.
+/// Irregular participles, verbs, adjectives, pronouns and function words.
 const BARE: &[&str] = &[
     "About",
     "Above",
@@ -52,12 +52,14 @@ const BARE: &[&str] = &[
     "All",
     "Alone",
     "Any",
+    "Anyone",
     "Apart",
     "Ask",
     "At",
     "Away",
     "Back",
     "Bad",
+    "Basic",
     "Before",
     "Begun",
     "Behind",
@@ -66,6 +68,7 @@ const BARE: &[&str] = &[
     "Born",
     "Both",
     "Bought",
+    "Break",
     "Broken",
     "Brought",
     "Built",
@@ -75,11 +78,13 @@ const BARE: &[&str] = &[
     "Does",
     "Done",
     "Down",
+    "Due",
     "Each",
     "Either",
     "Else",
     "Everybody",
     "Everything",
+    "Expose",
     "Found",
     "From",
     "Given",
@@ -88,18 +93,24 @@ const BARE: &[&str] = &[
     "Held",
     "Here",
     "How",
+    "Identify",
     "In",
+    "Include",
+    "Inflate",
     "Instead",
     "Into",
     "Is",
     "It",
+    "Join",
     "Kept",
     "Known",
     "Late",
     "Left",
     "Lent",
+    "Live",
     "Lost",
     "Made",
+    "Many",
     "May",
     "Met",
     "Mine",
@@ -107,6 +118,7 @@ const BARE: &[&str] = &[
     "Not",
     "Nothing",
     "Now",
+    "Nowhere",
     "Of",
     "Off",
     "On",
@@ -114,22 +126,34 @@ const BARE: &[&str] = &[
     "Onward",
     "Other",
     "Others",
+    "Ours",
     "Out",
     "Over",
     "Own",
     "Past",
+    "Purgeable",
     "Put",
+    "Quiet",
     "Raw",
+    "Ready",
+    "Recent",
+    "Respond",
+    "Reusable",
+    "Reveal",
     "Said",
     "Say",
     "Seen",
     "Sent",
+    "Serve",
     "Shown",
     "Slow",
     "Some",
     "Somebody",
     "Something",
+    "Spare",
     "Split",
+    "Stale",
+    "Strict",
     "Taken",
     "Tell",
     "That",
@@ -141,9 +165,13 @@ const BARE: &[&str] = &[
     "To",
     "Told",
     "Torn",
+    "Unavailable",
     "Under",
     "Until",
     "Up",
+    "Verbatim",
+    "Visible",
+    "Wake",
     "We",
     "What",
     "When",
@@ -155,6 +183,7 @@ const BARE: &[&str] = &[
     "Without",
     "Woken",
     "Worn",
+    "Wrap",
     "Written",
     "You",
 ];
@@ -190,11 +219,11 @@ mod tests {
     #[test]
     fn a_participle_is_no_name_of_a_type() {
         let file = "mod m {\n    pub(crate) struct Held;\n}\nenum Nobody {}\ntype Waiting = u8;\n\
-                    struct HeldSlot;\nstruct Recording;\nstruct Id;";
+                    struct HeldSlot;\nstruct Recording;\nstruct Id;\ntrait Serve {}";
         let files = BTreeMap::from([("a.rs".to_owned(), file.to_owned())]);
         assert_eq!(
             check(&files),
-            ["Held", "Nobody", "Waiting"]
+            ["Held", "Nobody", "Waiting", "Serve"]
                 .map(|name| format!("a.rs: `{name}` does not say what the type is"))
         );
     }

@@ -156,7 +156,7 @@ async fn a_tunnel_that_is_closed_after_a_move_accepts_no_visitor_of_the_old_proc
 }
 
 #[tokio::test]
-async fn an_engine_that_moves_an_agent_again_and_again_loses_it() {
+async fn an_engine_that_moves_an_agent_repeatedly_loses_it() {
     let engine = FakeEngine::start().await;
     let _agent = engine.agent();
     let mut earlier = Vec::new();

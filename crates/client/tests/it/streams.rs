@@ -434,7 +434,7 @@ async fn a_service_receives_the_visitor_address_on_a_standing_connection() {
 }
 
 #[tokio::test]
-async fn a_visitor_without_a_known_address_gets_a_header_that_says_so() {
+async fn a_visitor_with_an_unknown_address_gets_an_unknown_source_header() {
     let engine = FakeEngine::start().await;
     let to = introduced(echo_service().await, ProxyProtocol::V1);
     let (_agent, mut channel, _streams) = forwarding_to(&engine, to).await;

@@ -154,7 +154,7 @@ fn errors_name_the_key_of_a_bad_value() {
 }
 
 #[test]
-fn mail_goes_into_a_folder_or_to_a_server() {
+fn mail_is_written_to_a_folder_or_sent_to_a_server() {
     let base = "platform: {base_url: 'https://a'}\n";
     for (yaml, key) in [
         ("mail: {smtp: {port: 25}, from: a@b.c}", "mail.smtp.host"),

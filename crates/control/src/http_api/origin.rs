@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_foreign_if_a_header_says_so() {
+    fn a_request_is_foreign_if_a_header_states_another_site() {
         let foreign = |fields: &[(&'static str, &'static str)]| {
             let mut headers = HeaderMap::new();
             for (name, value) in fields {

@@ -65,7 +65,7 @@ fn decisions(boundary: &Boundary) -> Vec<[bool; 4]> {
 
 proptest! {
     #[test]
-    fn cp_11_an_intersection_allows_what_both_limits_allow(
+    fn cp_11_an_intersection_allows_only_permissions_of_both_limits(
         (one, _) in limits(),
         (other, _) in limits(),
         now in 0_i64..100,

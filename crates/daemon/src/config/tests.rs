@@ -378,14 +378,14 @@ fn an_error_is_one_line_for_any_key() {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Many {
+struct Sections {
     webs: std::collections::BTreeMap<String, Web>,
     sizes: Vec<u16>,
 }
 
 /// All errors of a text, one per line.
 fn all_errors(text: &str) -> Vec<String> {
-    let check = |many: Many| {
+    let check = |many: Sections| {
         let hostless = many.webs.iter().filter(|(_, web)| web.host.is_none());
         let sizes = many.sizes.iter().enumerate();
         let empty = sizes.filter(|(_, size)| **size == 0);

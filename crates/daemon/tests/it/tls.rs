@@ -192,7 +192,7 @@ fn en_12_a_pair_that_clients_would_refuse_leaves_the_old_certificate_and_is_repo
 
 /// EN-12.
 #[test]
-fn en_12_a_not_yet_valid_certificate_is_served_when_its_time_comes() {
+fn en_12_a_not_yet_valid_certificate_is_served_once_it_becomes_valid() {
     let old = Pem::new();
     let mut served = TlsServer::new(&old);
     served.next();

@@ -153,7 +153,7 @@ async fn a_record_is_added_and_removed_alone() {
 }
 
 #[tokio::test]
-async fn the_server_is_asked_for_the_zone() {
+async fn the_zone_is_requested_from_the_server() {
     let (result, requests) = update(ResponseCode::NoError, Signature::Right, async |client| {
         client.zone = None;
         client.add(NAME, "text", NOW).await
@@ -208,7 +208,7 @@ async fn a_name_outside_of_the_zone_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_named() {
+async fn an_unreachable_server_is_named() {
     let directory = tempfile::tempdir().unwrap();
     // The port stays taken, and nothing accepts.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_page_says() {
+    fn the_text_of_a_page() {
         let none = PageFooter::default();
         let offline = Problem::tunnel_offline(5).with_reference("3f0c1e");
         insta::assert_snapshot!("offline", Page::problem(&offline, &none).html);

@@ -162,7 +162,7 @@ fn country_rules_refuse_an_unknown_country() {
 }
 
 #[test]
-fn ended_tokens_are_remembered_until_they_expire() {
+fn ended_tokens_are_stored_until_they_expire() {
     let directory = Directory::default();
     directory.apply(vec![Item::Ended(EndedToken {
         id: "tok_1".to_owned(),
@@ -228,7 +228,7 @@ fn an_endpoint_that_moved_stays_with_its_new_project() {
 /// Several users register one certificate: each has a credential, and removing one does not affect
 /// the others.
 #[test]
-fn a_certificate_identifies_all_users_who_registered_it() {
+fn a_certificate_identifies_every_user_that_registered_it() {
     let directory = Directory::default();
     let certificate = |id: &str| {
         let proof = CredentialProof::Certificate {

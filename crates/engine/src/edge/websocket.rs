@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_stream_is_closed_at_once() {
+    async fn a_silent_stream_is_closed_immediately() {
         let (mut io, peer) = duplex(64);
         let mut writer = FrameWriter::new(&mut io, FrameTracker::after(&[0x82, 1, 0]));
         writer.close_with(close_of_server());

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_remembered_until_it_expires() {
+    fn a_port_stays_reserved_until_it_expires() {
         let mut memory = PortMemory::new(10);
         let (db, ssh) = (owner("p", "db"), owner("p", "ssh"));
         memory.store(&db, 20_000, None, at(0));

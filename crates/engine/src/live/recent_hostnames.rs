@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_remembered_for_a_limited_time() {
+    fn a_name_is_stored_for_a_limited_time() {
         let memory = RecentHostnames::new(10, Duration::from_mins(10));
         let mut order = Order::default();
         memory.insert(&mut order, "a", ("p", None), at(0));

@@ -24,7 +24,7 @@ fn has_project(items: &[Item], wanted: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_full_snapshot_comes_first_and_then_changes_in_order() {
+async fn a_full_snapshot_is_sent_before_the_changes_in_their_order() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     platform.add_project("aaaaaaaa");

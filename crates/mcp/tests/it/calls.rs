@@ -352,7 +352,7 @@ async fn mc_6_every_tool_names_all_missing_scopes() {
 /// MC-6 for every tool: `svc mcp` on a user's own machine does not have the permissions of the
 /// credential. A missing permission is still reported before a missing argument.
 #[tokio::test]
-async fn mc_6_a_missing_permission_comes_before_a_missing_argument() {
+async fn mc_6_a_missing_permission_is_reported_before_a_missing_argument() {
     let platform = Platform::with(200, json!({"permissions": []}));
     let mut tools = 0;
     for tool in mcp::TOOLS {

@@ -217,7 +217,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_file_that_everybody_can_read_is_refused() {
+    fn a_file_that_all_users_can_read_is_refused() {
         use std::os::unix::fs::PermissionsExt as _;
 
         let folder = tempfile::tempdir().unwrap();

@@ -33,7 +33,7 @@ impl MigrationTarget for PipeTarget {
     }
 }
 
-type Ours = MigratingStream<PipeTarget>;
+type MovableStream = MigratingStream<PipeTarget>;
 
 /// Both ends of a lane over a pipe, each with its driver running.
 struct Pair {
@@ -87,7 +87,7 @@ async fn pair(capacity: usize) -> Pair {
 
 impl Pair {
     /// One stream, from both ends, and the connections that each of them has moved to.
-    async fn stream(&mut self) -> [(Ours, mpsc::UnboundedReceiver<DuplexStream>); 2] {
+    async fn stream(&mut self) -> [(MovableStream, mpsc::UnboundedReceiver<DuplexStream>); 2] {
         let near = self.lane.open(&opening("s")).unwrap();
         let mut near = carrying(near, UP_LIMIT);
         near.0.write_all(b"!").await.unwrap();
@@ -98,14 +98,17 @@ impl Pair {
 }
 
 /// An end that may send `most` bytes in a turn.
-fn carrying(stream: LaneStream, most: usize) -> (Ours, mpsc::UnboundedReceiver<DuplexStream>) {
+fn carrying(
+    stream: LaneStream,
+    most: usize,
+) -> (MovableStream, mpsc::UnboundedReceiver<DuplexStream>) {
     let (to, moved) = mpsc::unbounded_channel();
     let budget = Budget::exchanges(most);
     (MigratingStream::new(stream, PipeTarget(to), budget), moved)
 }
 
 /// An end with a limit that does not matter.
-fn carried(stream: LaneStream) -> (Ours, mpsc::UnboundedReceiver<DuplexStream>) {
+fn carried(stream: LaneStream) -> (MovableStream, mpsc::UnboundedReceiver<DuplexStream>) {
     carrying(stream, UP_LIMIT)
 }
 

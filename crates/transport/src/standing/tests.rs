@@ -143,7 +143,7 @@ async fn a_connection_with_half_a_frame_is_not_used_again() {
 
 /// After its reset, an end learns whether the other one completed its direction or aborted it too.
 #[tokio::test]
-async fn an_end_that_resets_learns_the_end_of_the_other_one() {
+async fn a_side_that_resets_receives_the_end_of_the_other_side() {
     for completes in [true, false] {
         let (engine, agent) = ends(4096);
         let mut near = engine.open(&opening("tun_1")).unwrap();

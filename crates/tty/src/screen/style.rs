@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn styles_beyond_the_limit_lose_what_cannot_be_stored() {
+    fn styles_beyond_the_limit_lose_attributes_that_cannot_be_stored() {
         let mut styles = Styles::default();
         let mut curly = |index: u16| {
             let given = style(&format!(

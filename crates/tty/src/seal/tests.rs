@@ -87,7 +87,7 @@ fn data(text: &'static str) -> Content {
 }
 
 #[test]
-fn both_ends_read_what_the_other_seals() {
+fn each_side_opens_the_messages_that_the_other_seals() {
     let (mut client, mut server) = channels();
     for content in [data("ls\r"), data(""), Content::End] {
         let sealed = client.sealer.seal(Stream::Stdin, &content).unwrap();

@@ -79,7 +79,7 @@ fn a_response_without_an_id_is_refused() {
 }
 
 #[test]
-fn a_client_may_repeat_what_the_engine_set() {
+fn a_client_may_repeat_values_of_the_engine() {
     let wire = message::TunnelProperties {
         id: Some("whatever".into()),
         host: Some("web.t.example.com".into()),
@@ -94,8 +94,8 @@ fn a_client_may_repeat_what_the_engine_set() {
 
 #[test]
 fn invalid_fields_are_named() {
-    type Break = fn(&mut message::TunnelProperties);
-    let cases: [(&str, Break); 13] = [
+    type Change = fn(&mut message::TunnelProperties);
+    let cases: [(&str, Change); 13] = [
         ("name", |p| p.name = Some("a b".into())),
         ("name", |p| p.name = Some("".into())),
         ("type", |p| p.r#type = Some("stream".into())),

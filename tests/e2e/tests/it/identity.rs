@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// assertion that it verifies with the platform's keys. Neither a page nor the bearer of a token can
 /// name another user.
 #[test]
-fn ed_2_an_application_knows_the_user_of_the_platform() -> Result<()> {
+fn ed_2_an_application_receives_the_user_of_the_platform() -> Result<()> {
     let platform = Platform::up()?;
     let issuer = platform.base_url();
     let keys = format!("{issuer}/keyrings/identity/engine.localhost");

@@ -178,7 +178,7 @@ fn a_changed_request_brings_the_next_attempt_forward() {
 }
 
 #[test]
-fn a_stored_certificate_is_in_use_at_once() {
+fn a_stored_certificate_is_used_immediately() {
     let directory = tempfile::tempdir().unwrap();
     let name = "h.example";
     store_certificate(&domain_state_dir(directory.path(), name));

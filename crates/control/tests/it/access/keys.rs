@@ -96,7 +96,7 @@ async fn processes_that_start_at_the_same_time_have_the_same_keys() {
 }
 
 #[tokio::test]
-async fn a_process_without_the_secret_asks_to_copy_it() {
+async fn a_process_without_the_secret_tells_the_operator_to_copy_it() {
     for [first, _] in TestControl::pairs("").await {
         let clock = || Arc::clone(&first.clock);
         let (config, directory) = first.config_beside();

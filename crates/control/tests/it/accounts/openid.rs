@@ -13,7 +13,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use store::users::{self, Status};
 
-use self::provider::{Answer, Provider, Sign};
+use self::provider::{Answer, Provider, TokenSignature};
 use crate::support::{self, Browser, TestControl};
 
 /// A platform whose users sign in at this provider.
@@ -485,7 +485,7 @@ async fn a_new_key_is_fetched_at_a_limited_rate() {
     sign_in(&control, &provider, &mut browser, "/account", ada()).await;
     browser.cookie = None;
     let before = provider.key_requests();
-    provider.signs(Sign::UnknownKid);
+    provider.signs(TokenSignature::UnknownKid);
     for _ in 0..3 {
         let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
         assert_eq!(answer.status, StatusCode::BAD_GATEWAY);
@@ -494,7 +494,7 @@ async fn a_new_key_is_fetched_at_a_limited_rate() {
     control.clock.advance(30);
     sign_in(&control, &provider, &mut browser, "/account", ada()).await;
     assert_eq!(provider.key_requests(), before + 1);
-    provider.signs(Sign::NewKey);
+    provider.signs(TokenSignature::NewKey);
     control.clock.advance(30);
     let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);

@@ -81,7 +81,7 @@ async fn a_project_that_is_moved_while_it_is_deleted_is_kept() {
 
 /// CP-6: no member removes a stronger role, even if it was assigned a moment ago.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_admin_cannot_change_a_member_who_becomes_an_owner() {
+async fn an_admin_cannot_change_a_member_that_becomes_an_owner() {
     let control = TestControl::postgres().await;
     let [ada, bob, eve] = ["Ada", "Bob", "Eve"].map(|name| control.person(name));
     let (ada, bob, eve) = (ada.await, bob.await, eve.await);

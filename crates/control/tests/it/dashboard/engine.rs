@@ -24,7 +24,7 @@ use crate::support::{BASE_URL, PEER, START, TestControl};
 pub(super) struct Engine {
     received: Arc<Mutex<Vec<ReceivedRequest>>>,
     answer: Arc<Mutex<(u16, &'static str)>>,
-    kept: Arc<Mutex<Option<KeptEnd>>>,
+    kept: Arc<Mutex<Option<IdleConnectionEnd>>>,
     events: broadcast::Sender<&'static str>,
     task: JoinHandle<()>,
     _directory: TempDir,
@@ -32,7 +32,7 @@ pub(super) struct Engine {
 
 /// The end of a connection that was kept after a response.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum KeptEnd {
+pub(super) enum IdleConnectionEnd {
     /// The TLS session ends first.
     Session,
     /// Only the connection ends.
@@ -77,12 +77,12 @@ impl Engine {
                         send_events(&mut stream, events).await;
                         return;
                     }
-                    let end: Option<KeptEnd> = next_kept.lock().take();
+                    let end: Option<IdleConnectionEnd> = next_kept.lock().take();
                     send_answer(&mut stream, status, text, end.is_some()).await;
                     if let Some(end) = end {
                         let request = read(&mut stream).await;
                         seen.lock().push(request);
-                        if matches!(end, KeptEnd::Session) {
+                        if matches!(end, IdleConnectionEnd::Session) {
                             let _gone = stream.shutdown().await;
                         }
                     }
@@ -111,7 +111,7 @@ impl Engine {
     }
 
     /// Keeps the connection of the next response, and closes it when the next request has arrived.
-    pub(super) fn keeps_next(&self, end: KeptEnd) {
+    pub(super) fn keeps_next(&self, end: IdleConnectionEnd) {
         *self.kept.lock() = Some(end);
     }
 

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 use store::members::Role;
 
-use super::engine::{Engine, KeptEnd};
+use super::engine::{Engine, IdleConnectionEnd};
 use crate::support::{BASE_URL, Browser};
 
 /// The claims of the token in a request to the engine.
@@ -180,7 +180,7 @@ async fn a_refused_token_does_not_look_like_the_end_of_the_session() {
 /// An engine closes an idle connection while a request is on its way.
 #[tokio::test]
 async fn a_read_is_repeated_if_the_engine_closes_a_kept_connection() {
-    for end in [KeptEnd::Session, KeptEnd::Connection] {
+    for end in [IdleConnectionEnd::Session, IdleConnectionEnd::Connection] {
         let (engine, control) = Engine::start().await;
         let ada = control.person("Ada").await;
         let project = control.project(&ada).await;

@@ -13,7 +13,7 @@ use crate::support::{Person, START, TestControl, configuration};
 const NOW: i64 = 1_767_225_600;
 
 /// A platform whose key the test also has, and a user there.
-struct Forge {
+struct TokenForge {
     control: TestControl,
     ada: Person,
     key: Ed25519KeyPair,
@@ -22,7 +22,7 @@ struct Forge {
     claims: Value,
 }
 
-impl Forge {
+impl TokenForge {
     async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("own.pem");
@@ -84,7 +84,7 @@ impl Forge {
     reason = "a test tells one story from start to end"
 )]
 async fn cp_10_a_signature_is_not_enough() {
-    let forge = Forge::new().await;
+    let forge = TokenForge::new().await;
     let good = forge.sign(&forge.header(), &forge.claims.to_string());
     assert_eq!(forge.status(&good).await, 200, "the forged token works");
     let mut bad: Vec<(String, String)> = Vec::new();

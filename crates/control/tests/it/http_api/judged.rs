@@ -19,7 +19,7 @@ use crate::support::TestControl;
 /// The requests are the same in each run. To test more by hand:
 /// `SVC_TEST_SCHEMATHESIS="--max-time 300 --seed 2"`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cp_7_the_server_keeps_what_its_document_promises() {
+async fn cp_7_the_server_matches_its_document() {
     // All requests use one credential, as fast as a program sends them.
     let limits =
         "limits: {credential_requests_per_minute: 100000, user_requests_per_minute: 100000}";

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_asked_for_beside_other_ways() {
+    fn a_password_is_requested_beside_other_credentials() {
         for (token, ways) in [(false, "a password"), (true, "a password or a token")] {
             let rules = RequiredProofs {
                 password: true,
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_what_was_presented() {
+    fn the_response_depends_on_the_presented_credential() {
         let token = UnacceptedCredentials {
             token: true,
             ..UnacceptedCredentials::default()

@@ -293,7 +293,7 @@ async fn a_check_waits_for_its_tunnel_and_for_a_limited_time() {
 }
 
 #[test]
-fn a_tunnel_without_its_passwords_admits_nobody() {
+fn a_tunnel_without_its_passwords_refuses_all_visitors() {
     let properties = TunnelProperties {
         basic_auth: Some(true),
         ..TunnelProperties::default()

@@ -136,7 +136,7 @@ fn the_responder_has_the_challenges_of_the_domains() {
 }
 
 #[test]
-fn every_mistake_is_reported_at_once() {
+fn all_mistakes_are_reported_together() {
     let errors = load("domains: [{name: co.uk, cert_file: a.pem}, {name: localhost}]").unwrap_err();
     let keys: Vec<_> = errors.into_iter().map(|error| error.key).collect();
     for key in ["domains.0.name", "domains.0.key_file", "domains.1.name"] {

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_weight_wins() {
+    fn the_greatest_weight_is_chosen() {
         for (accept, format) in [
             ("application/json, text/html;q=0.9", ErrorFormat::Json),
             (

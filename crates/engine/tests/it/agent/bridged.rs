@@ -48,7 +48,7 @@ async fn the_rest_of_an_unwanted_body_is_not_a_request() {
 }
 
 #[tokio::test]
-async fn a_body_where_none_is_allowed_does_not_become_the_next_answer() {
+async fn a_forbidden_body_is_not_read_as_the_next_response() {
     const FORGED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged";
     let engine = TestEngine::start().await;
     let service = Upstream::start(|stream, _| async move {

@@ -136,9 +136,9 @@ impl Dialler {
 }
 
 /// A connector for streams that never leave their lane.
-struct Nowhere;
+struct UnusedConnector;
 
-impl MigrationTarget for Nowhere {
+impl MigrationTarget for UnusedConnector {
     type Connection = tokio::io::DuplexStream;
 
     const PROVIDES_CONNECTION: bool = false;
@@ -154,7 +154,7 @@ async fn answer_on(io: Io, broken: mpsc::UnboundedSender<()>) {
     while let Ok(Some((_, stream))) = poll_fn(|cx| driver.poll_accept(cx)).await {
         let broken = broken.clone();
         tokio::spawn(async move {
-            let mut stream = MigratingStream::new(stream, Nowhere, Budget::bytes());
+            let mut stream = MigratingStream::new(stream, UnusedConnector, Budget::bytes());
             let mut head = Vec::new();
             loop {
                 match stream.read_u8().await {

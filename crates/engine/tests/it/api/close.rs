@@ -24,7 +24,7 @@ fn bounded(actions: &Value) -> Value {
 
 /// EN-7.
 #[tokio::test]
-async fn en_7_a_closed_tunnel_is_gone_and_its_client_and_other_tunnels_stay() {
+async fn en_7_a_closed_tunnel_is_removed_and_its_client_and_other_tunnels_stay() {
     let api = TestApi::start().await;
     let ann = api.client("ann", json!({}));
     let web = api.tunnel(&ann, json!({"name": "web", "hostname": "web.t.x"}));

@@ -153,7 +153,7 @@ async fn ed_6_apis_get_an_error_and_tokens_pass() {
 /// ED-6: the challenge comes before the session. A token that replaces the challenge does not
 /// replace the session.
 #[tokio::test]
-async fn ed_6_the_challenge_comes_before_the_sign_in() {
+async fn ed_6_the_challenge_precedes_the_sign_in() {
     let properties = with_sessions().challenge_mode(true);
     let site = Site::start(properties).await;
     let text = page(&site, "/").await;

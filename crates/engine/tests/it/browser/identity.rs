@@ -226,7 +226,7 @@ async fn ed_2_a_tunnel_that_requests_no_identity_gets_none() {
 /// ED-2: a service verifies an assertion with the published key of the cluster. The assertion is
 /// for this tunnel and for one minute.
 #[tokio::test]
-async fn ed_2_a_service_can_verify_who_the_visitor_is() {
+async fn ed_2_a_service_can_verify_the_identity_of_the_visitor() {
     let site = Site::start(with_identity(&["email", "name", "groups", "assertion"])).await;
     set_role(&site, "member").await;
     let jar = sharing(

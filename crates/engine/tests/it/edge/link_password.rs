@@ -351,7 +351,7 @@ async fn a_source_with_many_wrong_passwords_has_to_wait() {
 
 /// The results of checks belong to a password.
 #[tokio::test]
-async fn a_changed_password_applies_at_once() {
+async fn a_changed_password_applies_immediately() {
     let engine = TestEngine::start().await;
     let service = Upstream::http1().await;
     let named = |hash: &str| {

@@ -67,7 +67,7 @@ async fn refusal(engine: &TestEngine, endpoint: &str, token: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_domain_is_served_for_its_project_until_it_is_gone() {
+async fn a_domain_is_served_for_its_project_until_it_is_deleted() {
     let TwoProjects { platform, ann, ben } = TwoProjects::start().await;
     platform.add_project_with(A, with_domain);
     let engine = TestEngine::managed(&platform).await;

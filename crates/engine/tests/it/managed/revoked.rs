@@ -377,7 +377,7 @@ async fn an_agent_ends_with_its_credential_and_so_do_its_visitors() {
 
 /// Connections of a user who leaves the workspace are closed there, and stay open elsewhere.
 #[tokio::test]
-async fn connections_of_a_user_who_leaves_are_closed() {
+async fn connections_of_a_user_that_leaves_are_closed() {
     let TwoProjects {
         platform,
         ann: token,

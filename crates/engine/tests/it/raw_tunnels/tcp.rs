@@ -257,7 +257,7 @@ async fn en_9_a_named_tunnel_gets_its_port_back() {
 /// A port that was assigned to another tunnel meanwhile is not shared with its former holder. A
 /// port stays reserved for ten minutes after its tunnel was closed.
 #[tokio::test]
-async fn a_port_is_remembered_for_a_while() {
+async fn a_port_stays_reserved_for_a_limited_time() {
     let clock = Arc::new(ManualClock::at(Timestamp::now()));
     let range = format!("tcp: {{port_range: '{}'}}", range(3));
     let engine = TestEngine::start_at(&range, &[], Arc::<ManualClock>::clone(&clock)).await;

@@ -267,7 +267,7 @@ mod tests {
 
     /// CP-4g: without a confirmation of exactly this offer nothing is created.
     #[test]
-    fn cp_4g_only_what_was_confirmed_is_created() {
+    fn cp_4g_only_a_confirmed_plan_is_created() {
         for can_ask in [false, true] {
             assert_eq!(next_step("new", Some("new"), can_ask), Step::Create);
         }

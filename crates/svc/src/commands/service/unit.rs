@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_of_the_system_gives_up_every_right_and_holds_no_secret() {
+    fn a_system_unit_drops_all_privileges_and_contains_no_secret() {
         insta::assert_snapshot!(unit().text());
     }
 

@@ -79,7 +79,7 @@ async fn an_impossible_token_is_reported_with_the_next_step() {
 
 /// A secret on the command line appears in the system's process list.
 #[tokio::test]
-async fn a_secret_comes_from_a_file_or_from_stdin() {
+async fn a_secret_is_read_from_a_file_or_from_stdin() {
     let home = Home::new();
     std::fs::write(home.path().join("secret"), format!("{SECRET}\n")).unwrap();
     let mint = [

@@ -86,7 +86,7 @@ async fn mistakes_are_found_before_the_start() {
 }
 
 #[tokio::test]
-async fn every_port_in_use_is_reported_at_once() {
+async fn all_ports_in_use_are_reported_together() {
     let home = Home::new();
     let taken = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let ports = taken.each_ref().map(|listener| {

@@ -49,7 +49,7 @@ async fn bytes_for_a_finished_stream_are_refused() {
 /// After its reset, an end learns whether the other one completed its direction or aborted it too,
 /// if that one decides it.
 #[tokio::test]
-async fn an_end_that_resets_learns_the_end_of_the_other_one() {
+async fn a_side_that_resets_receives_the_end_of_the_other_side() {
     let mut pair = pair(4096).await;
     for (judges, completes, expected) in [
         (true, true, true),

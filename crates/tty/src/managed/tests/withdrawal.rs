@@ -51,7 +51,7 @@ fn the_controller_gets_notices_of_requests_that_it_can_no_longer_answer() {
 }
 
 #[test]
-fn a_withdrawn_request_is_not_repeated_at_once() {
+fn a_withdrawn_request_is_not_repeated_immediately() {
     let mut session = active();
     join(&mut session, 1, at(0));
     let own = Approver::Participant(person(1));

@@ -21,7 +21,7 @@ fn authority_log(authority: &Authority) -> Result<String> {
 /// Let's Encrypt has ended its service for OCSP, so there is nothing to staple. A client that asks for
 /// a response completes its handshake without one.
 #[test]
-fn a_client_that_asks_for_a_response_of_ocsp_receives_none() -> Result<()> {
+fn a_client_that_requests_an_ocsp_response_receives_none() -> Result<()> {
     let openssl = env::var_os("SVC_TEST_OPENSSL")
         .context("SVC_TEST_OPENSSL is not set: run `cargo xtask test`")?;
     let authority = Authority::start(&[])?;

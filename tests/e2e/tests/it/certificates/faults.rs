@@ -339,7 +339,7 @@ fn a_name_server_that_does_not_answer_is_reported() -> Result<()> {
 /// An authority that is unreachable when a renewal is due: the window is from the authority, so the
 /// engine has it only if the authority was reachable.
 #[test]
-fn an_authority_that_is_gone_at_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
+fn an_unreachable_authority_at_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
     let mut authority = Authority::start(&[])?;
     let mut svc = authority.engine(&json!({}))?;
     wait_for_certificate(&authority, &svc, "engine.localhost")?;
@@ -357,7 +357,7 @@ fn an_authority_that_is_gone_at_a_renewal_keeps_the_certificate_in_use() -> Resu
 
 /// Authorities that lie: the name of their authorization, its token, and a part of the message.
 #[test]
-fn an_authority_that_lies_is_reported() -> Result<()> {
+fn an_authority_with_contradictory_answers_is_reported() -> Result<()> {
     for (name, token, part) in [
         (
             "other.example",

@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::{ada, begin, sign_in, value, with_provider};
-use crate::accounts::openid::provider::{Answer, Provider, Sign};
+use crate::accounts::openid::provider::{Answer, Provider, TokenSignature};
 
 /// Every required claim of an ID token, wrong or missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,18 +75,18 @@ async fn a_token_that_the_provider_did_not_sign_signs_no_user_in() {
     let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
     let mut browser = control.browser();
     for sign in [
-        Sign::None,
-        Sign::PublicKeyAsSecret,
-        Sign::OtherKey,
-        Sign::UnknownKid,
-        Sign::Stripped,
+        TokenSignature::None,
+        TokenSignature::PublicKeyAsSecret,
+        TokenSignature::OtherKey,
+        TokenSignature::UnknownKid,
+        TokenSignature::Stripped,
     ] {
         provider.signs(sign);
         let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
         assert_eq!(answer.status, StatusCode::BAD_GATEWAY, "{sign:?}");
         assert_eq!(browser.cookie, None, "{sign:?}");
     }
-    provider.signs(Sign::Good);
+    provider.signs(TokenSignature::Good);
     let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
 }
@@ -101,7 +101,7 @@ async fn announced_weak_algorithms_are_not_accepted() {
     );
     let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
     let mut browser = control.browser();
-    for sign in [Sign::None, Sign::PublicKeyAsSecret] {
+    for sign in [TokenSignature::None, TokenSignature::PublicKeyAsSecret] {
         provider.signs(sign);
         let answer = sign_in(&control, &provider, &mut browser, "/account", ada()).await;
         assert_eq!(answer.status, StatusCode::BAD_GATEWAY, "{sign:?}");

@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use store::{revoked_tokens, sessions};
 
-use super::provider::{Answer as ProviderAnswer, Provider, Sign};
+use super::provider::{Answer as ProviderAnswer, Provider, TokenSignature};
 use super::{ada, address, begin, sign_in, value, with_provider};
 use crate::support::{Answer, BASE_URL, Browser, TestControl};
 
@@ -177,16 +177,16 @@ async fn an_invalid_logout_token_ends_nothing() {
     }
     let good = claims(&control, &provider, &json!({}));
     for sign in [
-        Sign::None,
-        Sign::PublicKeyAsSecret,
-        Sign::OtherKey,
-        Sign::UnknownKid,
+        TokenSignature::None,
+        TokenSignature::PublicKeyAsSecret,
+        TokenSignature::OtherKey,
+        TokenSignature::UnknownKid,
     ] {
         provider.signs(sign);
         let token = provider.logout_token(&good, "logout+jwt");
         assert_eq!(post(&control, &token).await.status, 400, "{sign:?}");
     }
-    provider.signs(Sign::Good);
+    provider.signs(TokenSignature::Good);
     let other_kind = provider.logout_token(&good, "at+jwt");
     for token in [other_kind.as_str(), "", "a.b.c", "x"] {
         assert_eq!(post(&control, token).await.status, 400, "{token}");

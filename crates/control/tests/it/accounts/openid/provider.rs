@@ -32,7 +32,7 @@ struct ProviderState {
     claims: Mutex<Value>,
     user_info: Mutex<Value>,
     metadata: Mutex<Value>,
-    sign: Mutex<Sign>,
+    sign: Mutex<TokenSignature>,
     answer: Mutex<Answer>,
     requests: AtomicUsize,
     key_requests: AtomicUsize,
@@ -40,7 +40,7 @@ struct ProviderState {
 
 /// Signature of ID tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Sign {
+pub(super) enum TokenSignature {
     /// With the published key.
     Good,
     /// No signature, `alg` is `none`.
@@ -87,7 +87,7 @@ impl Provider {
             new_key: KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap(),
             claims: Mutex::new(Value::Null),
             user_info: Mutex::new(Value::Null),
-            sign: Mutex::new(Sign::Good),
+            sign: Mutex::new(TokenSignature::Good),
             answer: Mutex::new(Answer::Good),
             requests: AtomicUsize::new(0),
             key_requests: AtomicUsize::new(0),
@@ -142,7 +142,7 @@ impl Provider {
         self.shared.metadata.lock()[name] = value;
     }
 
-    pub(super) fn signs(&self, sign: Sign) {
+    pub(super) fn signs(&self, sign: TokenSignature) {
         *self.shared.sign.lock() = sign;
     }
 
@@ -184,7 +184,7 @@ async fn keys(State(shared): State<Arc<ProviderState>>) -> Response {
     shared.requests.fetch_add(1, Ordering::SeqCst);
     shared.key_requests.fetch_add(1, Ordering::SeqCst);
     let mut keys = vec![jwk(&shared.key, "1"), json!({"kty": "of the future"})];
-    if *shared.sign.lock() == Sign::NewKey {
+    if *shared.sign.lock() == TokenSignature::NewKey {
         keys.push(jwk(&shared.new_key, "2"));
     }
     axum::Json(json!({"keys": keys})).into_response()
@@ -235,26 +235,26 @@ impl ProviderState {
             jsonwebtoken::encode(header, claims, &key).unwrap()
         };
         match sign {
-            Sign::Good => with(&header, &self.key),
-            Sign::OtherKey => with(&header, &self.new_key),
-            Sign::UnknownKid => {
+            TokenSignature::Good => with(&header, &self.key),
+            TokenSignature::OtherKey => with(&header, &self.new_key),
+            TokenSignature::UnknownKid => {
                 header.kid = Some("3".to_owned());
                 with(&header, &self.new_key)
             }
-            Sign::NewKey => {
+            TokenSignature::NewKey => {
                 header.kid = Some("2".to_owned());
                 with(&header, &self.new_key)
             }
-            Sign::Stripped => {
+            TokenSignature::Stripped => {
                 let token = with(&header, &self.key);
                 token[..=token.rfind('.').unwrap()].to_owned()
             }
-            Sign::PublicKeyAsSecret => {
+            TokenSignature::PublicKeyAsSecret => {
                 header.alg = Algorithm::HS256;
                 let key = EncodingKey::from_secret(self.key.public_key_pem().as_bytes());
                 jsonwebtoken::encode(&header, claims, &key).unwrap()
             }
-            Sign::None => {
+            TokenSignature::None => {
                 let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
                 let header = json!({"alg": "none", "kid": "1"});
                 format!("{}.{}.", part(&header), part(claims))

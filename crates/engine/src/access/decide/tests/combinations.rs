@@ -6,7 +6,7 @@ use crate::access::policy::RequiredProofs;
 
 /// Validity of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Worth {
+enum ProofValidity {
     Absent,
     Good,
     Bad,
@@ -14,7 +14,12 @@ enum Worth {
     Barred,
 }
 
-const WORTHS: [Worth; 4] = [Worth::Absent, Worth::Good, Worth::Bad, Worth::Barred];
+const VALIDITIES: [ProofValidity; 4] = [
+    ProofValidity::Absent,
+    ProofValidity::Good,
+    ProofValidity::Bad,
+    ProofValidity::Barred,
+];
 
 const PASSWORDS: [PasswordProof; 3] = [
     PasswordProof::Absent,
@@ -28,10 +33,10 @@ struct Case {
     guards: RequiredProofs,
     policy: PublicAccessPolicy,
     /// `None`: malformed.
-    query: Option<Worth>,
-    bearer: Worth,
-    session: Worth,
-    certificate: Worth,
+    query: Option<ProofValidity>,
+    bearer: ProofValidity,
+    session: ProofValidity,
+    certificate: ProofValidity,
     password: PasswordProof,
     worked: bool,
     navigation: bool,
@@ -58,7 +63,7 @@ impl Case {
             _ => {}
         }
         // ED-5: a certificate beside a query credential, our cookie, or a bearer that is read.
-        let is_there = |worth: Worth| worth != Worth::Absent;
+        let is_there = |worth: ProofValidity| worth != ProofValidity::Absent;
         let query_there = self.query.is_none_or(is_there);
         let reads_bearer = token || challenge && !self.worked;
         if certificate
@@ -93,11 +98,11 @@ impl Case {
         }
         // ED-1a: with a query credential, the bearer is application data.
         let credential = if query_there { query } else { self.bearer };
-        let judged = |worth: Worth, method, bad| match worth {
-            Worth::Good => RequestResult::Service(method),
-            Worth::Bad => RequestResult::Refused(401, bad),
-            Worth::Barred => RequestResult::Refused(403, "insufficient_scope"),
-            Worth::Absent => RequestResult::Refused(401, "unauthenticated"),
+        let judged = |worth: ProofValidity, method, bad| match worth {
+            ProofValidity::Good => RequestResult::Service(method),
+            ProofValidity::Bad => RequestResult::Refused(401, bad),
+            ProofValidity::Barred => RequestResult::Refused(403, "insufficient_scope"),
+            ProofValidity::Absent => RequestResult::Refused(401, "unauthenticated"),
         };
         // ED-4, ED-6: a token is checked first, and its result is final.
         if token && is_there(credential) {
@@ -106,9 +111,9 @@ impl Case {
         let mut open = RequestResult::Service("");
         if challenge && !self.worked {
             match credential {
-                Worth::Absent if self.navigation => return RequestResult::Challenge,
-                Worth::Absent => return RequestResult::Refused(403, "challenge_required"),
-                Worth::Good => open = RequestResult::Service("token"),
+                ProofValidity::Absent if self.navigation => return RequestResult::Challenge,
+                ProofValidity::Absent => return RequestResult::Refused(403, "challenge_required"),
+                ProofValidity::Good => open = RequestResult::Service("token"),
                 worth => return judged(worth, "token", "invalid_token"),
             }
         }
@@ -117,8 +122,12 @@ impl Case {
         }
         if session {
             return match self.session {
-                Worth::Absent | Worth::Bad if self.navigation => RequestResult::SignIn,
-                Worth::Absent | Worth::Bad => RequestResult::Refused(401, "unauthenticated"),
+                ProofValidity::Absent | ProofValidity::Bad if self.navigation => {
+                    RequestResult::SignIn
+                }
+                ProofValidity::Absent | ProofValidity::Bad => {
+                    RequestResult::Refused(401, "unauthenticated")
+                }
                 worth => judged(worth, "session", ""),
             };
         }
@@ -143,10 +152,10 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
     let world = World::new();
     let peer: IpAddr = "192.0.2.7".parse().unwrap();
     let of = |worth, good: &str, bad: &str, barred: &str| match worth {
-        Worth::Absent => None,
-        Worth::Good => Some(good.to_owned()),
-        Worth::Bad => Some(bad.to_owned()),
-        Worth::Barred => Some(barred.to_owned()),
+        ProofValidity::Absent => None,
+        ProofValidity::Good => Some(good.to_owned()),
+        ProofValidity::Bad => Some(bad.to_owned()),
+        ProofValidity::Barred => Some(barred.to_owned()),
     };
     let tokens = [("ann", SECRET), ("ann", "another"), ("bob", SECRET)];
     let [good, bad, barred] = tokens.map(|(user, secret)| token(user, secret));
@@ -185,7 +194,7 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
         ] {
             world.set(policy);
             for number in 0..3 * 5 * 4 * 4 * 4 * 2 * 2 {
-                let pick = |divisor: usize| WORTHS[number / divisor % 4];
+                let pick = |divisor: usize| VALIDITIES[number / divisor % 4];
                 let case = Case {
                     guards,
                     policy,
@@ -194,7 +203,7 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
                     certificate: pick(16),
                     worked: number / 64 % 2 > 0,
                     navigation: number / 128 % 2 > 0,
-                    query: WORTHS.get(number / 256 % 5).copied(),
+                    query: VALIDITIES.get(number / 256 % 5).copied(),
                     password: PASSWORDS[number / 1280],
                 };
                 let bearer = token(case.bearer);
@@ -212,7 +221,7 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
                     None => Some("a=1&svc.token=".to_owned()),
                     Some(worth) => token(worth).map(|token| format!("svc.token={token}&a=1")),
                 };
-                let place = WORTHS
+                let place = VALIDITIES
                     .iter()
                     .position(|worth| *worth == case.certificate)
                     .unwrap();
@@ -245,8 +254,8 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
                     // service.
                     let by_password = guards.password && case.password == PasswordProof::Valid;
                     let judged = by_password
-                        || case.query == Some(Worth::Absent)
-                            && case.bearer != Worth::Absent
+                        || case.query == Some(ProofValidity::Absent)
+                            && case.bearer != ProofValidity::Absent
                             && (guards.token || guards.challenge && !case.worked);
                     assert_eq!(allowed.strip_authorization, judged, "{case:?}");
                 }

@@ -280,7 +280,7 @@ async fn a_message_is_not_kept_after_the_end_of_its_replay() {
 
 #[tokio::test]
 async fn a_reset_after_the_body_is_ignored() {
-    let ends = ThenReset(Some(b"4\r\ngood\r\n0\r\n\r\n"));
+    let ends = ResetReader(Some(b"4\r\ngood\r\n0\r\n\r\n"));
     let mut source = BufferedStream::new(ends);
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
     let mut copy = BodyCopy::new(
@@ -302,7 +302,7 @@ async fn a_reset_after_the_body_is_ignored() {
 
 #[tokio::test]
 async fn a_reset_within_the_body_is_an_error_after_its_bytes() {
-    let mut source = BufferedStream::new(ThenReset(Some(b"4\r\ngood\r\n")));
+    let mut source = BufferedStream::new(ResetReader(Some(b"4\r\ngood\r\n")));
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
     let mut copy = BodyCopy::new(
         Source::default(),
@@ -321,9 +321,9 @@ async fn a_reset_within_the_body_is_an_error_after_its_bytes() {
 }
 
 /// A source that is reset immediately after its bytes.
-struct ThenReset(Option<&'static [u8]>);
+struct ResetReader(Option<&'static [u8]>);
 
-impl tokio::io::AsyncRead for ThenReset {
+impl tokio::io::AsyncRead for ResetReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -337,7 +337,7 @@ impl tokio::io::AsyncRead for ThenReset {
     }
 }
 
-impl AsyncWrite for ThenReset {
+impl AsyncWrite for ResetReader {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
         Poll::Pending
     }

@@ -377,7 +377,7 @@ async fn an_agent_that_vanishes_silently_affects_only_its_own_visitors() {
 /// Two agents share a name, and one of them dies while visitors arrive. The other one answers the
 /// requests that may be repeated.
 #[tokio::test]
-async fn of_two_agents_with_one_name_one_dies_unnoticed() {
+async fn the_remaining_agent_serves_after_an_unnoticed_failure_of_the_other() {
     let site = Site::start().await;
     let engine = &site.engine;
     let service = Upstream::http1().await;

@@ -318,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn people_get_what_there_is_and_what_to_do_next() {
+    fn people_get_the_facts_and_the_next_step() {
         let data = Path::new("/srv/ada/my data");
         insta::assert_snapshot!(ready().panel(data));
         insta::assert_snapshot!(community().panel(data));
     }
 
     #[test]
-    fn programs_get_one_line_without_what_does_not_exist() {
+    fn programs_get_one_line_without_absent_fields() {
         insta::assert_snapshot!(serde_json::to_string(&ready()).unwrap());
         insta::assert_snapshot!(serde_json::to_string(&community()).unwrap());
     }

@@ -63,7 +63,7 @@ fn the_panel_on_the_smallest_terminal() {
 }
 
 #[test]
-fn a_loss_is_told_with_the_time_that_is_left() {
+fn a_lost_connection_is_reported_with_the_remaining_time() {
     let now = Instant::now();
     let mut model = model(now);
     model.state = State::Disconnected {

@@ -446,7 +446,7 @@ mod tests {
 
     /// A resolver may still have a record that was removed.
     #[test]
-    fn the_server_of_a_zone_knows_that_there_is_no_address() {
+    fn the_server_of_a_zone_reports_that_there_is_no_address() {
         let mut message = Message::response(1, OpCode::Query);
         assert!(!has_all_addresses(&message), "a referral");
         message.metadata.authoritative = true;

@@ -116,7 +116,7 @@ fn right_records_need_no_change() {
 }
 
 #[test]
-fn wrong_addresses_are_named_where_they_are() {
+fn wrong_addresses_are_reported_with_their_position() {
     let wanted = wanted();
     for (name, found, expected) in [
         (
