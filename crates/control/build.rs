@@ -1,8 +1,8 @@
 //! Embeds the web terminal and the dashboard in the program, if they were built.
 //!
-//! `cargo xtask web` puts both into `web` below the target directory: xterm.js with its licence, and
-//! in `app` the dashboard. They are never part of the sources. The pages of a build without them
-//! report that, so that the program builds without Node.
+//! `cargo xtask web` puts both into `web` below the target directory: xterm.js with its licence,
+//! and in `app` the dashboard. They are never part of the sources. The pages of a build without
+//! them report that, so that the program builds without Node.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -120,7 +120,7 @@ fn is_asset(name: &str) -> bool {
         && hash.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// The extensions whose media types the pages know.
+/// The extensions whose media types the pages have.
 const EXTENSIONS: [&str; 7] = ["css", "js", "json", "png", "svg", "txt", "woff2"];
 
 fn text(path: &Path) -> Result<&str, Box<dyn Error>> {

@@ -1,10 +1,10 @@
 //! The engine link: updates from a platform to its engines, and reports from the engines.
 //!
-//! An engine keeps one request to [`CHANGES`] open and reads one [`LinkMessage`] per line. The stream
-//! starts with everything that the engine serves, unless the engine sends the cursor of an earlier
-//! stream. Changes follow. The engine sends its reports in batches to [`REPORTS`]. Both requests
-//! are authenticated with the cluster's enrolment secret as a bearer token, and neither is part of
-//! the public interface.
+//! An engine keeps one request to [`CHANGES`] open and reads one [`LinkMessage`] per line. The
+//! stream starts with everything that the engine serves, unless the engine sends the cursor of an
+//! earlier stream. Changes follow. The engine sends its reports in batches to [`REPORTS`]. Both
+//! requests are authenticated with the cluster's enrolment secret as a bearer token, and neither is
+//! part of the public interface.
 //!
 //! Items are complete: each replaces the previous item with its id, so an item that arrives twice
 //! changes nothing. Items contain hashes, public keys and boundaries, but nothing that could be
@@ -144,8 +144,9 @@ pub enum Item {
     Ended(EndedToken),
     /// The keys from which the passwords of TURN credentials are derived. Sent to relays only.
     RelayKeys(RelayKeys),
-    /// The uploaded certificate of a custom domain. It follows its project, and ends when the project
-    /// no longer lists the domain with [`CustomDomain::has_certificate`]. Never sent to relays.
+    /// The uploaded certificate of a custom domain. It follows its project, and ends when the
+    /// project no longer lists the domain with [`CustomDomain::has_certificate`]. Never sent to
+    /// relays.
     DomainCertificate(Box<DomainCertificate>),
     /// An item of a later version.
     #[serde(other)]
@@ -268,8 +269,8 @@ pub struct CustomDomain {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_certificate: bool,
     /// Name of the record of `dns-01`, to which the owner of the domain has delegated
-    /// `_acme-challenge` of the domain. Present if the domain is validated in the DNS and the platform
-    /// knows a zone for these names.
+    /// `_acme-challenge` of the domain. Present if the domain is validated in the DNS and the
+    /// platform has a zone for these names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub challenge_alias: Option<String>,
 }

@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!("done");
-    // Until it is killed: the end of an agent is an event too.
+    // Until it is killed: the end of an agent is also an event.
     std::future::pending::<()>().await;
     drop(open);
     Ok(())

@@ -60,8 +60,8 @@ async fn dial_with(
     }
 }
 
-/// As [`dial()`], but does not wait for the response: bytes can be sent at once. A refusal ends the
-/// stream early, so there is no retry with a new token.
+/// As [`dial()`], but does not wait for the response: bytes can be sent immediately. A refusal ends
+/// the stream early, so there is no retry with a new token.
 ///
 /// # Errors
 /// The reason why the engine cannot be reached.

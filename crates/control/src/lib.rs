@@ -2,9 +2,9 @@
 //! tokens and the issuance of TURN credentials. It provides an HTTP API and stores its data in a
 //! database.
 //!
-//! It does not know which tunnels are online: only engines do, and they connect over the network.
-//! Start reading with [`router::router`]. Each part of the API is a module with `routes()`, and
-//! each handler that is not public extracts a [`caller::Caller`] first.
+//! It has no list of the tunnels that are online: only engines have one, and they connect over the
+//! network. Start reading with [`router::router`]. Each part of the API is a module with
+//! `routes()`, and each handler that is not public extracts a [`caller::Caller`] first.
 
 pub mod app;
 pub mod audit;

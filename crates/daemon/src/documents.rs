@@ -28,7 +28,7 @@ pub fn check_part(file: &Path, [begin, end]: [&str; 2], content: &str) -> Result
 /// # Errors
 /// A sentence: the file is not current, or cannot be written.
 pub fn check_file(file: &Path, content: &str) -> Result<(), String> {
-    // A missing file is written, too.
+    // A missing file is also written.
     let text = fs::read_to_string(file).unwrap_or_default();
     check(file, &text, content)
 }

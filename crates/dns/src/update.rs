@@ -25,7 +25,7 @@ pub struct DnsUpdate {
     pub port: u16,
     /// The zone; without it, the server is asked for the one that contains a name.
     pub zone: Option<String>,
-    /// The key that both know.
+    /// The key that both have.
     pub key: KeySource,
 }
 

@@ -49,8 +49,8 @@ impl Zone {
     }
 
     /// The same with CAA records at its first name, which apply to all names below: only these
-    /// authorities issue certificates. With `has_account` the first one does so only for the account of
-    /// [`Zones::set_account`], once it is known.
+    /// authorities issue certificates. With `has_account` the first one does so only for the
+    /// account of [`Zones::set_account`], once it is known.
     ///
     /// # Errors
     /// A text is no name.
@@ -166,7 +166,7 @@ impl Zones {
     pub(crate) fn look_up(&self, zone: &Zone, name: &Name, kind: RecordType) -> LookUpResult {
         let is_apex = *name == zone.apex;
         let has_addresses = !zone.addresses.is_empty();
-        // The names of another zone exist as well. A resolver may believe that there is nothing
+        // The names of another zone exist as well. A resolver may conclude that there is nothing
         // below a name that does not exist (RFC 8020).
         let is_above_zone = || self.above.contains(name);
         let has_records = || self.records.has_at_or_below(name);
@@ -210,7 +210,7 @@ impl Zones {
             DAY,
             DAY,
             DAY,
-            // Resolvers remember for so long that there is no record.
+            // Resolvers cache for so long that there is no record.
             CHALLENGE_TTL,
         ))
     }
@@ -262,8 +262,8 @@ pub(crate) const CHALLENGE_TTL: u32 = 5;
 /// The parameter of a CAA record for an account (RFC 8657 section 3).
 const ACCOUNT_URI: &str = "accounturi";
 
-/// URLs of accounts have less than 100 bytes. A record may have 64 KiB, but a response should fit into
-/// a datagram.
+/// URLs of accounts have less than 100 bytes. A record may have 64 KiB, but a response should fit
+/// into a datagram.
 const MAX_ACCOUNT_BYTES: usize = 512;
 
 /// Seconds for which a resolver keeps an address: a moved engine is reached again soon.

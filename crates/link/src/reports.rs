@@ -335,7 +335,7 @@ impl Collector {
 }
 
 /// True if a record does not wait for others to share its batch: the end of a session has to reach
-/// all engines, and a user who closes a tunnel may look at the audit log.
+/// all engines, and a user who closes a tunnel may read the audit log.
 fn is_urgent(record: &Record) -> bool {
     matches!(record, Record::SessionEnded(_) | Record::TunnelClosed(_))
 }

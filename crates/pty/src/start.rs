@@ -198,7 +198,7 @@ impl Child {
     fn prepare(&self) -> io::Result<()> {
         for signal in RESET_SIGNALS {
             #[expect(unsafe_code, reason = "signal(2) is unsafe for its handlers")]
-            // SAFETY: the default is not a handler of ours, and signal(2) is a system call.
+            // SAFETY: the default is not a handler of this program, and signal(2) is a system call.
             unsafe {
                 nix::sys::signal::signal(signal, SigHandler::SigDfl)?;
             }

@@ -557,7 +557,7 @@ fn tunnel(number: u64) -> TunnelId {
     id("tun", number).unwrap_or(TunnelId::new(0, [0; 10]))
 }
 
-/// Enough for a median on a machine that does other things too.
+/// Enough for a median on a machine that also does other work.
 const ROUNDS: usize = 11;
 /// 2026-01-01, in microseconds.
 const START: i64 = 1_767_225_600_000_000;

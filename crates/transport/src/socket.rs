@@ -253,9 +253,9 @@ impl Socket {
     }
 
     fn poll_system(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // A runtime does not know if a newly registered socket is readable until its first event,
-        // and would report that nothing has arrived. So the socket itself is read first, to notice
-        // data or an end.
+        // A runtime has no information if a newly registered socket is readable until its first
+        // event, and would report that nothing has arrived. So the socket itself is read first, to
+        // notice data or an end.
         if let Io::Detached(stream) = &self.io {
             match (&mut &*stream).read(buf.initialize_unfilled()) {
                 Ok(read) => {

@@ -2,7 +2,7 @@
 //!
 //! They are written by hand rather than generated: the set is small, the released rstream clients
 //! fix it, and a build needs no schema compiler. Our additions have numbers from 100 up. They are
-//! fields of messages that those clients know: the clients skip an unknown field, but end a session
+//! fields of messages that those clients read: the clients skip an unknown field, but end a session
 //! at an unknown message.
 //!
 //! [`decode`] validates untrusted input. Its results have the sizes and the shape on which the rest

@@ -205,7 +205,7 @@ impl Problem {
         .with_retry_after(retry_after_seconds)
     }
 
-    /// 503 `tunnel_offline` of an engine that has just started: it does not know yet which names
+    /// 503 `tunnel_offline` of an engine that has just started: it has not received yet which names
     /// have agents.
     pub fn tunnel_starting(retry_after_seconds: u32) -> Self {
         Self::new(
@@ -303,7 +303,7 @@ impl Problem {
     }
 
     /// Value of a second `WWW-Authenticate`, behind that of a link password: browsers use the first
-    /// challenge that they know, and programs find that of their credential (RFC 9110 section
+    /// challenge that they support, and programs find that of their credential (RFC 9110 section
     /// 11.6.1).
     pub fn token_challenge(&self) -> Option<&'static str> {
         let is_offered = self.accepts_token && self.needs_password();

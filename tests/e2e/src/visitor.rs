@@ -59,8 +59,8 @@ impl Visitor {
         Ok(self.connector.connect(name, stream).await?)
     }
 
-    /// A connection with a request to upgrade it to a WebSocket. [`upgraded`](Self::upgraded) reads the
-    /// answer.
+    /// A connection with a request to upgrade it to a WebSocket. [`upgraded`](Self::upgraded) reads
+    /// the answer.
     ///
     /// # Errors
     /// It is refused or broken.
@@ -90,8 +90,8 @@ impl Visitor {
         Ok(stream)
     }
 
-    /// One request, whose answer must be complete, and that of a [`Service`](crate::Service) if it is
-    /// successful.
+    /// One request, whose answer must be complete, and that of a [`Service`](crate::Service) if it
+    /// is successful.
     async fn visit(self) -> Visit {
         let began = Instant::now();
         let visiting = async {
@@ -122,8 +122,8 @@ impl Visitor {
         }
     }
 
-    /// Sends requests at a constant rate as long as `more` returns true for their number so far, and
-    /// waits for all answers.
+    /// Sends requests at a constant rate as long as `more` returns true for their number so far,
+    /// and waits for all answers.
     ///
     /// # Errors
     /// A task panics.
@@ -132,7 +132,8 @@ impl Visitor {
         period: Duration,
         mut more: impl FnMut(usize) -> bool,
     ) -> Result<Vec<Visit>> {
-        // Late requests are sent at once, so that the rate is that of the visitors, not of the engine.
+        // Late requests are sent immediately, so that the rate is that of the visitors, not of the
+        // engine.
         let mut pace = interval(period);
         let (mut visiting, mut visits, mut count) = (JoinSet::new(), Vec::new(), 0);
         while more(count) {

@@ -54,8 +54,8 @@ impl fmt::Display for Mixture {
 /// The program of each part.
 #[derive(Clone, Copy)]
 pub(super) struct Programs<'a> {
-    /// Writes the configurations and creates the database: the older one of both servers, because it
-    /// knows neither the keys nor the schema of the newer one.
+    /// Writes the configurations and creates the database: the older one of both servers, because
+    /// it has neither the keys nor the schema of the newer one.
     installer: &'a Path,
     platform: &'a Path,
     engine: &'a Path,
@@ -111,8 +111,8 @@ pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
     platform.stop()
 }
 
-/// Replaces the program of a running engine while its platform and its agent keep running: by a reload if the
-/// older program knows it, else by a restart.
+/// Replaces the program of a running engine while its platform and its agent keep running: by a
+/// reload if the older program supports it, else by a restart.
 pub(super) fn replace_engine(folder: &Path, old: &Path, new: &Path) -> Result<()> {
     let stack = Stack::install(folder, old)?;
     let first = stack.up(old)?;

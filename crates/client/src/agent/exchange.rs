@@ -5,8 +5,8 @@
 //! the agent can know that: once the service has closed, it sends no more of the stream to the
 //! service, and reports the number of bytes that it had read. Only the engine, which parses the
 //! responses, can know whether one is missing: the agent waits for the engine's next bytes or its
-//! end. A service may also reset its connection after a complete response. The agent then resets the
-//! stream, and the engine's end tells whether that was a failure.
+//! end. A service may also reset its connection after a complete response. The agent then resets
+//! the stream, and the engine's end tells whether that was a failure.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use wire::pool::REPORT_REQUEST;
 
 /// Limit of the wait for the engine's end after a reset. The engine reads the reset of a stream in
-/// use at once, and checks its idle streams several times in this period.
+/// use immediately, and checks its idle streams several times in this period.
 const VERDICT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The engine's side of a stream. If the stream carries exchanges, it ends with the service's

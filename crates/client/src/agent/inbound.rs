@@ -105,7 +105,7 @@ async fn connect_visitor(
     visitor: ProxyConnReq,
 ) -> Result<AcceptedVisitor, wire::Error> {
     let entry = shared.route(&visitor.tunnel_id).await;
-    // The process of a replaced channel does not know yet that the tunnel was closed.
+    // The process of a replaced channel has not received yet that the tunnel was closed.
     let Some(entry) = entry.filter(|entry| !entry.is_closing()) else {
         return Err(wire::Error::tunnel_not_found(
             "the agent has no such tunnel",

@@ -33,7 +33,7 @@ async fn a_private_tunnel_is_dialled_by_name() {
         "0123456789abcdef01234567".to_owned(),
     ));
     peer.send(Kind::StreamRsp(StreamRsp { outcome })).await;
-    // The bytes of the stream follow the response at once, perhaps in the same TLS record.
+    // The bytes of the stream follow the response immediately, perhaps in the same TLS record.
     peer.io.write_all(b"welcome").await.unwrap();
     let mut stream = dialled.await.unwrap().unwrap();
     assert_eq!(stream.stream_id(), "0123456789abcdef01234567");

@@ -60,7 +60,7 @@ impl Default for RetentionSection {
             credentials_days: 90,
             deleted_days: 90,
             deliveries_days: 30,
-            // A client retries within hours. A script's journal lives longer.
+            // A client retries within hours. A script's journal is kept longer.
             idempotency_keys_days: 30,
             invitations_days: 90,
             // A port that was returned by mistake, or a forgotten client, is noticed within a day.

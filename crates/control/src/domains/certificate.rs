@@ -1,5 +1,5 @@
-//! Certificates that projects upload for their domains. The database has the key encrypted and bound to
-//! its domain.
+//! Certificates that projects upload for their domains. The database has the key encrypted and
+//! bound to its domain.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use crate::http_api::extract::{Body, Path};
 use crate::http_api::problem::{HandlerResult, Refusal, bad};
 use crate::keys::Seal;
 
-/// Stores a certificate of the project, in place of an earlier one. The engines use it at once.
+/// Stores a certificate of the project, in place of an earlier one. The engines use it immediately.
 pub(super) async fn upload(
     Caller { principal: who, .. }: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
@@ -180,8 +180,8 @@ fn sealed(app: &App, id: DomainId, key: &str) -> HandlerResult<SealedBytes> {
     Ok(SealedBytes(sealed))
 }
 
-/// The key of a domain's certificate, PEM. `None` if it cannot be decrypted, because the platform's key
-/// was changed.
+/// The key of a domain's certificate, PEM. `None` if it cannot be decrypted, because the platform's
+/// key was changed.
 pub(crate) fn opened_key(
     app: &App,
     id: DomainId,

@@ -22,7 +22,8 @@ pub(crate) enum RecordState {
     Missing,
     /// The name servers could not be asked, or do not agree.
     Unknown,
-    /// The platform has no access to the DNS. However long this lasts, it is not the domain's fault.
+    /// The platform has no access to the DNS. However long this lasts, it is not the domain's
+    /// fault.
     Unchecked,
 }
 
@@ -154,8 +155,8 @@ fn next_check(domain: &Domain, finding: RecordState, now: Timestamp, jitter: u16
     }
 }
 
-/// The wait without up to a tenth of it, so that domains that were added together are not all checked
-/// together.
+/// The wait without up to a tenth of it, so that domains that were added together are not all
+/// checked together.
 fn shorter(wait: SignedDuration, jitter: u16) -> SignedDuration {
     let seconds = wait.as_secs();
     let less = seconds * i64::from(jitter) / (10 * i64::from(u16::MAX));
@@ -166,8 +167,8 @@ fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
     at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// Time of the first check after the addition. The owner usually enters the records at once, and can
-/// request a check at any time.
+/// Time of the first check after the addition. The owner usually enters the records immediately,
+/// and can request a check at any time.
 pub(crate) const FIRST_CHECK: SignedDuration = SignedDuration::from_mins(5);
 /// A domain that is not verified by then is deleted. Its owner can add it again.
 const PENDING: SignedDuration = SignedDuration::from_hours(30 * 24);

@@ -132,7 +132,7 @@ pub(super) async fn verify(
     }
 }
 
-/// Removes a domain. The name is free at once: another project needs an ownership record of its
+/// Removes a domain. The name is free immediately: another project needs an ownership record of its
 /// own.
 pub(super) async fn delete(
     Caller { principal: who, .. }: Caller<ProjectsWrite>,

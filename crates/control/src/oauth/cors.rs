@@ -19,7 +19,7 @@ use http::{HeaderValue, Method, StatusCode};
 use super::Clients;
 
 /// Lets pages of any origin read the answers of these routes, without credentials (Fetch, "CORS
-/// protocol"): an MCP client that is a web page redeems its code itself. Nothing here looks at
+/// protocol"): an MCP client that is a web page redeems its code itself. Nothing here reads
 /// cookies, so a page gets no more than a program would.
 pub(crate) fn for_any_origin<S>(routes: Router<S>, paths: &[&str]) -> Router<S>
 where

@@ -257,7 +257,7 @@ pub async fn start_external(
     now: Timestamp,
 ) -> HandlerResult<StartedSession> {
     let proofs = Proofs {
-        // If the provider's clock is ahead of ours, the proof must not be in the future.
+        // If the provider's clock is ahead of the platform's, the proof must not be in the future.
         first_at: proof.proved_at.unwrap_or(Timestamp::UNIX_EPOCH).min(now),
         second_at: None,
         lacks_second: has_second_factor(tx, user).await?,

@@ -95,7 +95,7 @@ pub async fn send(
     tx.commit().await?;
     let url = app.config.url(&format!("/invitations/{}", secret.reveal()));
     // Many workspaces may invite one address. The throttles keep them from filling its mailbox. The
-    // response is the same without a mail, so that a workspace does not learn of the invitations of
+    // response is the same without a mail, so that a workspace cannot detect the invitations of
     // others.
     let people = &app.people;
     if people
@@ -182,7 +182,8 @@ pub struct OpenInvitation {
     pub workspace: Workspace,
     /// Name of the inviter.
     pub invited_by: String,
-    /// True if an account has the invited address. A page must not show this unless `has_mail_proof`.
+    /// True if an account has the invited address. A page must not show this unless
+    /// `has_mail_proof`.
     pub has_account: bool,
     /// True if the visitor has the mail that was sent to the address.
     pub has_mail_proof: bool,

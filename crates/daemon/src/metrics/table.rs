@@ -11,7 +11,7 @@ pub struct Metric {
     pub kind: Kind,
     /// Description: a sentence.
     pub help: &'static str,
-    /// Labels with all of their possible values; none if only the counting code knows them. No
+    /// Labels with all of their possible values; none if only the counting code defines them. No
     /// value comes from a peer, so a peer cannot create more series than these.
     pub labels: &'static [(&'static str, &'static [&'static str])],
 }

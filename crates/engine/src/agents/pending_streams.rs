@@ -13,7 +13,7 @@ use types::id::{ClientId, StreamId};
 
 use super::{Agent, PoolStats};
 
-/// The requests that wait for a connection. An entry lives as long as its request.
+/// The requests that wait for a connection. An entry exists until its request ends.
 #[derive(Debug, Default)]
 pub(crate) struct PendingStreams {
     streams: Mutex<HashMap<StreamId, PendingStream>>,

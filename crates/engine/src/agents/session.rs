@@ -317,7 +317,7 @@ impl Session {
                     }
                 }
                 () = silent, if paused_until.is_none() => return SessionEnd::Silent,
-                // The sender lives as long as the engine.
+                // The sender exists until the engine ends.
                 Ok(()) = changes.changed() => {
                     if let Some(end) = self.revocation() {
                         return end;
@@ -337,7 +337,7 @@ impl Session {
                         return end;
                     }
                 }
-                // It connects to the new process by itself.
+                // It connects to the new process automatically.
                 () = replaced.cancelled(), if !self.has_moved => return SessionEnd::Stopping,
                 _ = trim.tick() => self.agent.trim_pools(Instant::now()),
                 () = stop.cancelled() => return SessionEnd::Stopping,

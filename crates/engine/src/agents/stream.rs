@@ -170,7 +170,7 @@ impl TunnelStream {
         }
         ready!(self.poll_end(cx));
         let Poll::Ready(report) = self.poll_report(cx) else {
-            // The agent does not know that there was no response: it parses neither HTTP nor TLS.
+            // The agent cannot detect that there was no response: it parses neither HTTP nor TLS.
             // It reports late bytes of a request without being asked.
             self.request_report(cx);
             return Poll::Pending;

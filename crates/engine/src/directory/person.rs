@@ -28,7 +28,7 @@ impl Person {
     pub(super) fn compile(record: api::link::Person) -> Self {
         let memberships = record.memberships.into_iter().map(|membership| {
             let names = membership.permissions.iter();
-            // A permission that this version does not know is ignored.
+            // A permission that this version does not have is ignored.
             let allowed = names.filter_map(|name| name.parse::<Permission>().ok());
             Membership {
                 workspace_id: membership.workspace_id.into(),

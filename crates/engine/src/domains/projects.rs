@@ -30,8 +30,8 @@ pub(crate) struct ProjectDomains {
     names: Mutex<NamesByProject>,
     /// Time of the next warnings about uploaded certificates, in seconds since 1970.
     next_warnings: AtomicI64,
-    /// Domains whose uploaded certificate arrived since the last warnings. All of them have a place in
-    /// `domains` when they are added, which bounds their number.
+    /// Domains whose uploaded certificate arrived since the last warnings. All of them have a place
+    /// in `domains` when they are added, which bounds their number.
     arrived: Mutex<HashSet<DomainName>>,
 }
 
@@ -119,7 +119,8 @@ impl ProjectDomains {
         }
     }
 
-    /// Gives a project exactly these domains, and lets it hold exactly these names that are not served.
+    /// Gives a project exactly these domains, and lets it hold exactly these names that are not
+    /// served.
     fn set(
         &self,
         names: &mut NamesByProject,
@@ -265,8 +266,8 @@ impl ProjectDomains {
         self.arrived.lock().insert(name);
     }
 
-    /// Warns about uploaded certificates that expire soon: after they arrived, and once a day. `now`
-    /// is in seconds since 1970.
+    /// Warns about uploaded certificates that expire soon: after they arrived, and once a day.
+    /// `now` is in seconds since 1970.
     pub(crate) fn warn_expiring(&self, now: i64) {
         for (name, left) in self.expiring(now) {
             if left <= 0 {
@@ -278,8 +279,9 @@ impl ProjectDomains {
         }
     }
 
-    /// The domains to warn about with the seconds that are left: all once a day, and otherwise those
-    /// whose certificate has just arrived, so that uploads of one project repeat no warning of others.
+    /// The domains to warn about with the seconds that are left: all once a day, and otherwise
+    /// those whose certificate has just arrived, so that uploads of one project repeat no warning
+    /// of others.
     fn expiring(&self, now: i64) -> Vec<(DomainName, i64)> {
         let arrived = std::mem::take(&mut *self.arrived.lock());
         let next = self.next_warnings.load(Ordering::Relaxed);
@@ -301,7 +303,8 @@ impl ProjectDomains {
         with_time.collect()
     }
 
-    /// Time until the uploaded certificate of a domain expires. `None` if it has no such certificate.
+    /// Time until the uploaded certificate of a domain expires. `None` if it has no such
+    /// certificate.
     fn seconds_left(&self, name: &DomainName, now: i64) -> Option<i64> {
         let domain = self.domains.get(name)?;
         match &domain.certificate {
@@ -367,7 +370,7 @@ impl DomainCertificate {
         }
     }
 
-    /// True if this chain, in PEM, is in use. Then its key is, too.
+    /// True if this chain, in PEM, is in use. Then its key is also in use.
     fn has_chain(&self, chain: &str) -> bool {
         let Self::Uploaded(Some(current)) = self else {
             return false;

@@ -23,7 +23,7 @@ use crate::core::Core;
 const READY_LIMIT: Duration = Duration::from_mins(1);
 
 /// Time limit until the agents have moved: a reconnect over a slow line. An agent that is slower is
-/// disconnected, and reconnects by itself.
+/// disconnected, and reconnects automatically.
 const MOVE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Limit of earlier processes for which connections are passed on. With more, the drain time is far
@@ -73,9 +73,9 @@ impl Replacement {
         self.core.handover.replaced()
     }
 
-    /// Passes everything to a new process at the other end of `stream`, and starts the drain of this
-    /// one. `announce` is called just before the new process serves. After an error this process
-    /// serves as before, unless [`Replacement::replaced`] is cancelled.
+    /// Passes everything to a new process at the other end of `stream`, and starts the drain of
+    /// this one. `announce` is called just before the new process serves. After an error this
+    /// process serves as before, unless [`Replacement::replaced`] is cancelled.
     ///
     /// # Errors
     /// [`HandoverError`].
@@ -115,7 +115,8 @@ impl Replacement {
         if timeout(RELEASE_LIMIT, released).await.is_err() {
             warn!("the drain has not started in time");
         }
-        // A signal to stop, before the new process serves, means both: it stops without its old one.
+        // A signal to stop, before the new process serves, means both: it stops without its old
+        // one.
         let is_hard = core.shutdown.hard().is_cancelled();
         if is_hard && since.elapsed() < core.shutdown.deadline() {
             core.handover.handed_over.cancel();

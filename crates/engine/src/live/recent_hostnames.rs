@@ -14,7 +14,7 @@ pub(super) struct RecentHostnames {
     keep: Duration,
 }
 
-/// The order in which names are dropped; lives under the owner's lock.
+/// The order in which names are dropped; protected by the owner's lock.
 pub(super) type Order = crate::limits::ArrivalOrder<Box<str>>;
 
 #[derive(Debug, Clone)]

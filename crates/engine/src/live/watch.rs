@@ -111,7 +111,7 @@ impl AllChanges {
     }
 }
 
-/// All watchers; lives under the owner's lock.
+/// All watchers; protected by the owner's lock.
 #[derive(Debug)]
 pub(super) struct Watchers {
     listening: Vec<Watcher>,

@@ -88,7 +88,7 @@ pub async fn by_credential(conn: &mut Conn, credential: &[u8]) -> Result<Option<
 
 /// Records a use. False if the counter did not grow, which indicates a copied authenticator
 /// (`WebAuthn` level 2, section 6.1.1); an authenticator without a counter always sends 0. User
-/// verification stays recorded after the first time: the caller knows if this use had another
+/// verification stays recorded after the first time: the caller has checked if this use had another
 /// proof, or did not need one.
 pub async fn record_use(
     tx: &mut Tx,

@@ -187,7 +187,7 @@ async fn domains(session: &Session, project: &str) -> Result<DomainList, Failure
     Ok(session.platform.call(LIST, &[project]).answer().await?)
 }
 
-/// Opens the platform, and finds the domain. Returns the id of the project, too.
+/// Opens the platform, and finds the domain. Also returns the id of the project.
 async fn open(on: &ProjectArg, text: &str) -> Result<(Session, String, Domain), Failure> {
     let session = on.flags.open()?;
     let project = session.project(on.project.as_deref()).await?.id;

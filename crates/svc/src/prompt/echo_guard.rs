@@ -58,7 +58,7 @@ impl Drop for EchoGuard {
     }
 }
 
-/// Ends the process by SIGINT, so that a shell or a script stops too.
+/// Ends the process by SIGINT, so that a shell or a script also stops.
 pub(super) fn interrupt() {
     // An error is ignored, because the caller ends the process with a failure then.
     raise(Signal::SIGINT).ok();

@@ -23,7 +23,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// For alternating requests and responses. The argument is the maximum size of each of ours.
+    /// For alternating requests and responses. The argument is the maximum size of each message of
+    /// this side.
     pub fn exchanges(limit: usize) -> Self {
         Self {
             limit,

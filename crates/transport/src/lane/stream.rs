@@ -67,7 +67,7 @@ impl LaneStream {
     }
 
     /// After an abort by the peer, [`finish`](Self::finish) sends END, and a drop without it RESET.
-    /// Otherwise END is sent at once.
+    /// Otherwise END is sent immediately.
     pub fn judge_exchanges(&mut self) {
         self.with_state(|state, number| {
             if let Some(entry) = state.streams.get_mut(&number) {

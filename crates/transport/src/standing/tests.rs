@@ -141,7 +141,8 @@ async fn a_connection_with_half_a_frame_is_not_used_again() {
     assert!(near.recycle().await.is_none());
 }
 
-/// After its reset, an end learns whether the other one completed its direction or aborted it too.
+/// After its reset, a side receives whether the other one completed its direction or also aborted
+/// it.
 #[tokio::test]
 async fn a_side_that_resets_receives_the_end_of_the_other_side() {
     for completes in [true, false] {

@@ -1,5 +1,5 @@
-//! The engine as a service of a real systemd, with the unit of the packages (`docs/restarts.md`). A machine
-//! that cannot run a second systemd fails these tests.
+//! The engine as a service of a real systemd, with the unit of the packages (`docs/restarts.md`). A
+//! machine that cannot run a second systemd fails these tests.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -97,8 +97,8 @@ async fn after_a_crash_of_the_service_no_visitor_is_refused() -> Result<()> {
     check_answers(later).with_context(|| systemd.state())
 }
 
-/// EN-9: the replaced process is the parent of the new one, so that systemd does not get to know how that
-/// ended.
+/// EN-9: the replaced process is the parent of the new one, so that systemd is not notified how
+/// that ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_service_that_crashes_during_the_drain_of_a_reload_is_started_again() -> Result<()> {
     let _alone = ALONE.lock().await;
@@ -131,8 +131,8 @@ const REQUESTS_PER_RELOAD: usize = 2_000;
 /// 222 requests per second.
 const BUSY: Duration = Duration::from_micros(4_500);
 
-/// 50 requests per second. After a crash they wait for some seconds, and all of them have to fit into the
-/// queues of the listeners.
+/// 50 requests per second. After a crash they wait for some seconds, and all of them have to fit
+/// into the queues of the listeners.
 const STEADY: Duration = Duration::from_millis(20);
 
 /// Maximum duration of a request during a restart without long streams.

@@ -9,7 +9,8 @@ use anyhow::Result;
 use e2e::{Peer, Platform, program};
 use serde_json::{Value, json};
 
-/// The page shows a command. The script runs it, so the agent knows only what the page shows.
+/// The page shows a command. The script runs it, so the agent has only the values that the page
+/// shows.
 #[test]
 fn the_dashboard_follows_agents_requests_roles_and_sessions_live() -> Result<()> {
     let platform = Platform::up()?;

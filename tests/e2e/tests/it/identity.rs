@@ -1,13 +1,13 @@
-//! Applications that trust a proxy's header for their users: Django and Radicale, behind `svc forward`
-//! and the sign-in of `svc up`, in Chromium.
+//! Applications that trust a proxy's header for their users: Django and Radicale, behind `svc
+//! forward` and the sign-in of `svc up`, in Chromium.
 
 use anyhow::{Context as _, Result};
 use e2e::{Peer, Platform};
 use serde_json::{Value, json};
 
-/// ED-2: the application knows the user of the platform, by the header that it wants and by an
-/// assertion that it verifies with the platform's keys. Neither a page nor the bearer of a token can
-/// name another user.
+/// ED-2: the application receives the user of the platform, in the header that it wants and by an
+/// assertion that it verifies with the platform's keys. Neither a page nor the bearer of a token
+/// can name another user.
 #[test]
 fn ed_2_an_application_receives_the_user_of_the_platform() -> Result<()> {
     let platform = Platform::up()?;

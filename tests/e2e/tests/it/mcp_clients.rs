@@ -1,12 +1,12 @@
-//! Clients of the Model Context Protocol, as published, with `svc up`: through sign-in and consent to
-//! a tool.
+//! Clients of the Model Context Protocol, as published, with `svc up`: through sign-in and consent
+//! to a tool.
 //!
-//! The clients start the flow on a 401. The endpoint that requires a token returns one at once. The
-//! endpoint with public lists returns none to a client without a credential, so the two SDKs use an
-//! invalid one there (MC-7); the other clients use only the first. From the challenge they find the
-//! metadata of the resource, from there the authorization server, and request all scopes of the
-//! resource. By default each of them registers itself, which the platform does not support, so they
-//! use the id of a registered client.
+//! The clients start the flow on a 401. The endpoint that requires a token returns one immediately.
+//! The endpoint with public lists returns none to a client without a credential, so the two SDKs
+//! use an invalid one there (MC-7); the other clients use only the first. From the challenge they
+//! find the metadata of the resource, from there the authorization server, and request all scopes
+//! of the resource. By default each of them registers itself, which the platform does not support,
+//! so they use the id of a registered client.
 
 use anyhow::Result;
 use e2e::Platform;
@@ -31,8 +31,8 @@ fn mc_7_the_python_sdk_signs_in_and_calls_a_tool() -> Result<()> {
 }
 
 /// MC-1, MC-3, MC-7, OA-1, OA-2, OA-4, OA-5, OA-6: `mcp-remote`, the bridge for clients that only
-/// start programs, with a user in Chromium, and with a code on another device. It keeps the token for
-/// its next start. Afterwards the token is revoked, and refused.
+/// start programs, with a user in Chromium, and with a code on another device. It keeps the token
+/// for its next start. Afterwards the token is revoked, and refused.
 #[test]
 fn mc_7_mcp_remote_signs_in_with_both_grants_and_calls_a_tool() -> Result<()> {
     let platform = Platform::up()?;
@@ -45,7 +45,8 @@ fn mc_7_mcp_remote_signs_in_with_both_grants_and_calls_a_tool() -> Result<()> {
 }
 
 /// MC-1, MC-3, MC-7, OA-1, OA-2, OA-5, OA-6: the command line of the inspector, with a user in
-/// Chromium. It keeps the token for its next commands. Afterwards the token is revoked, and refused.
+/// Chromium. It keeps the token for its next commands. Afterwards the token is revoked, and
+/// refused.
 #[test]
 fn mc_7_the_inspector_signs_in_and_calls_a_tool() -> Result<()> {
     let platform = Platform::up()?;
@@ -55,8 +56,8 @@ fn mc_7_the_inspector_signs_in_and_calls_a_tool() -> Result<()> {
     Ok(())
 }
 
-/// MC-1, MC-3, MC-7, OA-1, OA-2, OA-6: the client of `fastmcp`, with a user who submits the forms. It
-/// checks `state`, and `iss` of RFC 9207.
+/// MC-1, MC-3, MC-7, OA-1, OA-2, OA-6: the client of `fastmcp`, with a user who submits the forms.
+/// It checks `state`, and `iss` of RFC 9207.
 #[test]
 fn mc_7_fastmcp_signs_in_and_calls_a_tool() -> Result<()> {
     let platform = Platform::up()?;

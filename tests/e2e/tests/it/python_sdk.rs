@@ -304,8 +304,9 @@ fn its_heartbeats_are_answered_and_it_may_send_none() -> Result<()> {
 /// Seconds between two attempts of an application. The SDK has no automatic reconnect.
 const RETRY_SECONDS: &str = "1";
 
-/// EN-9: it does not know the message with which agents move, so it is disconnected. Its first attempt
-/// after its own retry time reaches the new process, and its open streams continue in the old one.
+/// EN-9: it does not support the message with which agents move, so it is disconnected. Its first
+/// attempt after its own retry time reaches the new process, and its open streams continue in the
+/// old one.
 #[test]
 fn it_reconnects_after_a_reload_with_its_first_attempt() -> Result<()> {
     let grace = json!({"timeouts": {"startup_grace_seconds": 3600}});

@@ -1,5 +1,5 @@
-//! An engine is replaced by a new process, or it and its platform are restarted with the listeners of
-//! their supervisor, without a refused or failed request.
+//! An engine is replaced by a new process, or it and its platform are restarted with the listeners
+//! of their supervisor, without a refused or failed request.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -54,7 +54,8 @@ async fn no_request_fails_during_five_reloads() -> Result<()> {
     let visits = load.stop().await?;
     Visit::all_succeeded(&visits).with_context(|| svc.log())?;
     assert!(visits.len() >= 50, "{} requests", visits.len());
-    // Each replaced process finishes its requests and ends by itself. One that is killed resets them.
+    // Each replaced process finishes its requests and ends by itself. One that is killed resets
+    // them.
     let log = svc.directory().join("engine.log");
     eventually("the ends of the replaced processes", || {
         Ok(fs::read_to_string(&log)?.matches(STOPPED).count() == 5)
@@ -165,8 +166,8 @@ async fn a_managed_engine_is_replaced_twice() -> Result<()> {
     Ok(())
 }
 
-/// The new process has no state, and the platform cannot be reached. It would refuse the agents, because
-/// it knows no project. The old one serves until the state has arrived.
+/// The new process has no state, and the platform cannot be reached. It would refuse the agents,
+/// because it has no project. The old one serves until the state has arrived.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_process_takes_over_with_the_state_of_its_platform() -> Result<()> {
     let mut managed = ManagedPair::on_sqlite()?;
@@ -242,8 +243,9 @@ fn a_restart_with_inherited_listeners_refuses_no_connection() -> Result<()> {
 /// The last message of a process that has drained.
 const STOPPED: &str = r#""message":"stopped""#;
 
-/// EN-9: a crash, after which the supervisor starts the engine again. Open requests are broken. Later ones
-/// wait, and are answered with 503 until the agent has reconnected. The listener is held by the test.
+/// EN-9: a crash, after which the supervisor starts the engine again. Open requests are broken.
+/// Later ones wait, and are answered with 503 until the agent has reconnected. The listener is held
+/// by the test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_crash_with_inherited_listeners_nothing_is_refused_or_not_found() -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -273,8 +275,8 @@ async fn after_a_crash_with_inherited_listeners_nothing_is_refused_or_not_found(
     Visit::all_succeeded(&last).with_context(|| svc.log())
 }
 
-/// The listener is held by the test. The platform serves while `/readyz` says 503, so that a balancer
-/// can choose another process; later requests wait for the next process.
+/// The listener is held by the test. The platform serves while `/readyz` says 503, so that a
+/// balancer can choose another process; later requests wait for the next process.
 #[test]
 fn a_platform_with_an_inherited_listener_restarts_without_a_failed_request() -> Result<()> {
     let directory = tempfile::tempdir()?;

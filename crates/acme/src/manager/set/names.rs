@@ -151,7 +151,7 @@ impl Schedule {
     }
 
     /// Changes the request of a name, and returns its certificate; `None` if it is not there. The
-    /// next step is then due at once: its failures were those of another request.
+    /// next step is then due immediately: its failures were those of another request.
     pub(super) fn change(
         &mut self,
         name: &str,
@@ -228,8 +228,8 @@ impl Schedule {
         }
     }
 
-    /// Takes the step that is due first, or the order of the next turn. Without one, the error is the
-    /// time of the next one.
+    /// Takes the step that is due first, or the order of the next turn. Without one, the error is
+    /// the time of the next one.
     pub(super) fn take(&mut self, now: Instant) -> Result<RunningStep, Option<Instant>> {
         let (name, has_turn) = self.take_name(now)?;
         // Every name that is due or waits has an entry.
@@ -248,8 +248,8 @@ impl Schedule {
         })
     }
 
-    /// A name, and true if its order has a turn. Steps that are due are first, so that all names have
-    /// entered the turns before one of them is selected.
+    /// A name, and true if its order has a turn. Steps that are due are first, so that all names
+    /// have entered the turns before one of them is selected.
     fn take_name(&mut self, now: Instant) -> Result<(Arc<str>, bool), Option<Instant>> {
         let mut earliest = None;
         if let Some((next, name)) = self.due.pop_first() {

@@ -51,7 +51,7 @@ async fn a_dial_times_out() {
     assert_eq!(began.elapsed().as_secs(), 10);
 }
 
-/// The tap must know the session, because a later replay of the request uses TLS as well.
+/// The tap must have the session, because a later replay of the request uses TLS as well.
 #[tokio::test]
 async fn a_request_for_an_unreachable_service_is_shown_with_the_session_of_the_agent() {
     for tap in taps() {
@@ -104,7 +104,7 @@ async fn a_tap_sees_the_bytes_inside_the_session_of_the_agent() {
     }
 }
 
-/// A reset would tell the service that its last response was not read.
+/// A reset would mean to the service that its last response was not read.
 #[tokio::test]
 async fn the_engines_end_after_an_exchange_closes_the_services_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -27,7 +27,7 @@ pub(super) async fn used(conn: &mut Conn, project: ProjectId) -> HandlerResult<S
     })
 }
 
-/// The limits that differ. The engine knows the use of its own limits, so it is not part of them.
+/// The limits that differ. The engine counts the use of its own limits, so it is not part of them.
 pub(super) fn differences(old: &PlanTerms, new: &PlanTerms, used: StoredUse) -> Vec<LimitChange> {
     let values = ALL.map(|limit| (limit, value(old, limit), value(new, limit)));
     let differing = values.into_iter().filter(|(_, from, to)| from != to);

@@ -56,7 +56,7 @@ impl World {
         self.call(Method::POST, "", Some(body)).await.expect(201)
     }
 
-    /// Checks a domain. The clock is advanced, because a check is not repeated at once.
+    /// Checks a domain. The clock is advanced, because a check is not repeated immediately.
     async fn verify(&self, domain: &Value) -> Value {
         self.control.clock.advance(6);
         let path = format!("/{}/verify", id(domain));

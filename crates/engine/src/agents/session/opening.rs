@@ -236,7 +236,7 @@ fn check_time_to_first_byte(
     }
 }
 
-/// The link passwords of a request. The boundary of a token may require them, too.
+/// The link passwords of a request. The boundary of a token may also require them.
 fn link_passwords(
     request: &wire::message::TunnelProperties,
     properties: &TunnelProperties,

@@ -55,7 +55,7 @@ impl SharedHttp2 {
 
     /// True if the connection has ended, or accepts no more requests.
     pub(super) fn is_closed(&self) -> bool {
-        // A clone waits for no stream of its own, so the state is known at once.
+        // A clone waits for no stream of its own, so the state is available immediately.
         let mut send = self.send.clone();
         let polled = send.poll_ready(&mut Context::from_waker(Waker::noop()));
         matches!(polled, Poll::Ready(Err(_)))

@@ -1,5 +1,5 @@
-//! Link passwords, over real connections: the request that the service receives, and that no refused
-//! request reaches it.
+//! Link passwords, over real connections: the request that the service receives, and that no
+//! refused request reaches it.
 
 use std::net::Ipv4Addr;
 use std::sync::LazyLock;
@@ -174,7 +174,7 @@ async fn a_password_is_refused_beside_a_second_credential() {
         answer.json()["detail"],
         "This address needs a password or a token."
     );
-    // Browsers use the first challenge that they know.
+    // Browsers use the first challenge that they support.
     let fields = basic("ann", "wrong");
     for answer in [answer, get(&engine, host, "/", &fields).await] {
         let challenges = answer.headers.iter();

@@ -100,8 +100,8 @@ async fn a_reset_within_a_response_is_reported_as_failed() {
     }
 }
 
-/// A service with HTTP/2 that responds to a request, completely or not, and resets its connection when
-/// it is notified.
+/// A service with HTTP/2 that responds to a request, completely or not, and resets its connection
+/// when it is notified.
 async fn resetting_http2_service(
     engine: &TestEngine,
     is_complete: bool,
@@ -135,7 +135,7 @@ async fn resetting_http2_service(
     .await
 }
 
-/// The engine knows whether a request was in progress on the connection.
+/// The engine detects whether a request was in progress on the connection.
 #[tokio::test]
 async fn a_reset_of_an_idle_http_2_service_is_not_reported_as_failed() {
     let engine = TestEngine::start().await;

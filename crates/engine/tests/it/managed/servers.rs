@@ -21,7 +21,7 @@ struct Host {
 }
 
 impl Host {
-    /// A host with keys, whose server the engine does not know yet.
+    /// A host with keys, whose server the engine does not have yet.
     fn unregistered(endpoint: &str) -> Self {
         Self {
             identity: EndpointIdentity::generate().unwrap(),

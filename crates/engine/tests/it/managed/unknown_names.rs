@@ -16,7 +16,7 @@ use super::A;
 
 /// A domain with a stored certificate.
 const APP: &str = "app.example.com";
-/// A domain without one, which is ordered at once.
+/// A domain without one, which is ordered immediately.
 const NEW: &str = "new.example.org";
 /// No project has a name below it.
 const UNKNOWN: &str = "unknown.example.net";
@@ -105,7 +105,7 @@ fn has_invented_name(text: &str) -> bool {
 }
 
 /// Handshakes with names that no project has place no order, ask no name server, store nothing and
-/// report nothing. A domain that the platform adds afterwards is ordered at once.
+/// report nothing. A domain that the platform adds afterwards is ordered immediately.
 #[tokio::test]
 async fn a_handshake_for_an_unknown_name_costs_nothing() {
     let authority = CountingServer::start().await;

@@ -68,7 +68,7 @@ pub(super) const SILENT: &[&str] = &[
     "credentials::lock_issuer",
     "credentials::record_use",
     "credentials::record_use_at_engine",
-    // Engines know no pending domain.
+    // Engines have no pending domain.
     "domains::claim",
     "domains::insert",
     "domains::release_notice",

@@ -135,7 +135,7 @@ impl Listener {
 /// A family that this machine does not have is left out.
 async fn bind_all(address: &str) -> io::Result<Vec<TcpListener>> {
     let mut addresses: Vec<SocketAddr> = match address.rsplit_once(':') {
-        // Not every resolver knows both addresses (RFC 6761 section 6.3).
+        // Not every resolver has both addresses (RFC 6761 section 6.3).
         Some((host, port)) if host.eq_ignore_ascii_case("localhost") => {
             let port: u16 = port.parse().map_err(io::Error::other)?;
             let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];

@@ -142,7 +142,7 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
         Ok(Answer::Complete(response)) => response,
         Err(_stopped) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     };
-    // Users look at files that they have just changed. An unchanged file is not sent again.
+    // Users open files that they have just changed. An unchanged file is not sent again.
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(

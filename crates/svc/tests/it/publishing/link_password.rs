@@ -217,7 +217,7 @@ async fn the_prompt_needs_a_terminal_and_the_same_password_twice() {
     assert_eq!(asked.ended().await.0, Some(2));
 }
 
-/// It is refused at once, and not asked for again.
+/// It is refused immediately, and not requested again.
 #[tokio::test]
 async fn an_unusable_password_at_the_prompt_is_refused() {
     let home = Home::new();

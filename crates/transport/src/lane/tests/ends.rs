@@ -26,7 +26,7 @@ async fn a_finished_stream_is_not_aborted_when_it_is_dropped() {
     assert!(!far.lane().is_aborted_by_peer());
     far.lane().finish();
     drop(far);
-    // Both ends forget it.
+    // Both sides remove it.
     let [(mut near, _), (mut far, _)] = pair.stream().await;
     far.write_all(b"?").await.unwrap();
     assert_eq!(near.read_u8().await.unwrap(), b'?');
@@ -46,8 +46,8 @@ async fn bytes_for_a_finished_stream_are_refused() {
     assert!(far.lane().is_aborted_by_peer());
 }
 
-/// After its reset, an end learns whether the other one completed its direction or aborted it too,
-/// if that one decides it.
+/// After its reset, a side receives whether the other one completed its direction or also aborted
+/// it, if that one decides it.
 #[tokio::test]
 async fn a_side_that_resets_receives_the_end_of_the_other_side() {
     let mut pair = pair(4096).await;

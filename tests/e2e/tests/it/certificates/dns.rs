@@ -248,7 +248,7 @@ fn the_responder_is_strict() -> Result<()> {
 }
 
 /// The client of another name server, with what else clients and resolvers send: sizes of EDNS,
-/// options and types that the responder does not know, several questions over one connection.
+/// options and types that the responder does not support, several questions over one connection.
 #[test]
 fn another_client_reads_the_answers_of_the_responder() -> Result<()> {
     let address = ports::lease_address();

@@ -156,7 +156,7 @@ async fn a_token_of_such_a_client_is_valid_while_the_configuration_accepts_them(
     assert_refused(&answer, "its client is not registered here");
 }
 
-/// RFC 8252 section 7.3: an application does not know its port when it writes the document.
+/// RFC 8252 section 7.3: an application has no port yet when it writes the document.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_native_client_with_a_document_uses_any_loopback_port() {
     let (control, receiver) = world(TestControl::start("").await).await;

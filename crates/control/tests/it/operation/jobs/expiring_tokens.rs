@@ -7,7 +7,7 @@ both! {
     a_mail_that_could_not_be_sent_is_sent_later,
 }
 
-/// A new token that lives for some days. Returns its id.
+/// A new token that is valid for some days. Returns its id.
 async fn token(control: &TestControl, owner: &Person, name: &str, days: i64) -> String {
     let end = control.now() + SignedDuration::from_hours(24 * days);
     let body = json!({"type": "pat", "name": name, "expiresAt": end.to_string()});

@@ -1,6 +1,6 @@
 //! Questions to name servers about the records of a public server.
 //!
-//! A recursive resolver remembers that a record was missing, and cannot say whether a name is
+//! A recursive resolver caches that a record was missing, and cannot tell whether a name is
 //! delegated to a server that does not run yet. So the zone's own servers are asked as well.
 
 use std::io;
@@ -274,8 +274,8 @@ fn invalid() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "it is no valid message of DNS")
 }
 
-/// True if the server of a zone has the addresses of a name, or knows that there is none. A
-/// resolver may remember an earlier record, and would remember that one is missing.
+/// True if the server of a zone has the addresses of a name, or reports that there is none. A
+/// resolver may cache an earlier record, and would cache that one is missing.
 fn has_all_addresses(message: &Message) -> bool {
     let is_none = message.metadata.authoritative && message.answers.is_empty();
     is_none || !addresses_in(message).is_empty()
@@ -359,8 +359,8 @@ mod tests {
     use super::super::records::{ChallengeRecords, OrderValidations};
     use super::*;
 
-    /// A name server on a free port, over TCP only, with these records: the address of every name, a
-    /// referral for one challenge, and CAA records of a parent.
+    /// A name server on a free port, over TCP only, with these records: the address of every name,
+    /// a referral for one challenge, and CAA records of a parent.
     async fn name_server() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! The check of DNS and ports before anything is started. All problems are reported at once, each
+//! The check of DNS and ports before anything is started. All problems are reported together, each
 //! with its next step.
 
 use std::fmt::Write as _;

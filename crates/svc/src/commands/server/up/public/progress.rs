@@ -143,7 +143,7 @@ fn last_of_chain(chain: &str) -> Option<String> {
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 
-/// Interval between looks at the state. An order takes seconds.
+/// Interval between polls of the state. An order takes seconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
