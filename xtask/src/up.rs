@@ -13,7 +13,7 @@ use crate::web;
 /// Builds the release binary with cargo's own progress and becomes `svc up --demo`, so that signals
 /// and the exit status are the program's.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
-    // Without npm the program has no dashboard, and says so.
+    // Without npm the program has no dashboard, and prints a message.
     if let Err(error) = provision::npm(repository) {
         eprintln!("    {error:#}");
     }

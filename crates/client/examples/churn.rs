@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Every other event is a tunnel that comes, with the label `bench` of `stamp=<Unix ns>;`; the ones
-//! between are tunnels that go, two seconds after they came, so that a watcher can tell a stamp
-//! that is the event's own from an old one.
+//! between are tunnels that close, two seconds after they opened, so that a watcher can distinguish
+//! a stamp that is the event's own from an old one.
 #![expect(clippy::print_stdout, reason = "it tells the bench what happens")]
 
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
             open.push_back(agent.open(stamped(format!("churn-{number}"), now)));
         } else if let Some(tunnel) = open.pop_front() {
-            // It goes when it is dropped.
+            // It is closed when it is dropped.
             drop(tunnel);
         }
     }

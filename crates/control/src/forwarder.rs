@@ -2,8 +2,9 @@
 //!
 //! The dashboard shows live data, which only engines have. A browser cannot always reach an engine:
 //! its certificate may be from a private authority. So the platform forwards the requests, and the
-//! pages need no other origin. It authenticates the user by the session cookie and the engine by its
-//! certificate, and mints a token for each request ([`token`]). The token never reaches the browser.
+//! pages need no other origin. It authenticates the user by the session cookie and the engine by
+//! its certificate, and mints a token for each request ([`token`]). The token never reaches the
+//! browser.
 //!
 //! A response is forwarded as it arrives, without being collected. It ends when the session or the
 //! user's access to the project ends ([`access`]).
@@ -116,7 +117,7 @@ impl Drop for RequestPermit {
 const MAX_REQUESTS: usize = 2_000;
 /// Open requests of one session: a stream and a few lists for each of several tabs.
 const MAX_SESSION_REQUESTS: usize = 16;
-/// A place becomes free when a tab is closed, which cannot be predicted.
+/// A slot becomes free when a tab is closed, which cannot be predicted.
 const RETRY_AFTER_SECONDS: u32 = 5;
 
 #[cfg(test)]

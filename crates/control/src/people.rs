@@ -49,7 +49,7 @@ pub struct People {
     pub ip_throttle: throttle::Throttle<IpAddr>,
     /// Counts reset links.
     pub reset_requests: reset_throttle::ResetThrottle,
-    /// Counts changes of address by whom the mail goes to.
+    /// Counts changes of address by the recipient of the mail.
     pub email_change_throttle: throttle::Throttle<email::Email>,
     /// The OpenID provider for sign-ins, if one is configured.
     pub openid: Option<Provider>,

@@ -103,7 +103,7 @@ fn names_metadata(challenge: &HeaderValue) -> bool {
     text.contains("resource_metadata=")
 }
 
-/// Every 401 says where the metadata of the protected resource is (RFC 9728 section 5.1). A
+/// Every 401 names the address of the metadata of the protected resource (RFC 9728 section 5.1). A
 /// resource with metadata of its own names it itself.
 async fn add_resource_metadata(
     State(app): State<Arc<App>>,

@@ -134,8 +134,8 @@ mod tests {
     fn mc_4_an_incomplete_set_is_refused() {
         for bits in 1..15_u8 {
             let mut claims = whole();
-            for (place, name) in NAMES.iter().enumerate() {
-                if bits & 1 << place == 0 {
+            for (index, name) in NAMES.iter().enumerate() {
+                if bits & 1 << index == 0 {
                     claims.as_object_mut().unwrap().remove(*name);
                 }
             }

@@ -2,7 +2,7 @@
 //!
 //! A token has its own limits and those of each credential in its chain. [`Limits::and`] is the
 //! only function that intersects such limits: the fields are private, so no caller can combine
-//! permissions and forget the boundary or the expiry.
+//! permissions and omit the boundary or the expiry.
 
 #[cfg(test)]
 mod tests;

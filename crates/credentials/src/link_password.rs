@@ -105,8 +105,8 @@ impl LinkPasswords {
         if entries.len() > MAX_ENTRIES {
             return Err(LinkPasswordError::TooMany);
         }
-        for (place, entry) in entries.iter().enumerate() {
-            let mut before = entries.iter().take(place);
+        for (index, entry) in entries.iter().enumerate() {
+            let mut before = entries.iter().take(index);
             if before.any(|other| other.user == entry.user) {
                 return Err(LinkPasswordError::Repeated);
             }
@@ -135,8 +135,8 @@ impl LinkPasswords {
         known.is_some() && matches
     }
 
-    /// The name of the entry that applies to a user: its own, or the empty one that stands for every
-    /// name. `None` for an unknown user.
+    /// The name of the entry that applies to a user: its own, or the empty one that stands for
+    /// every name. `None` for an unknown user.
     pub fn entry_name(&self, user: &str) -> Option<&str> {
         self.entry(user).map(|entry| &*entry.user)
     }

@@ -178,13 +178,13 @@ impl<'a> KeyFile<'a> {
             return None;
         }
         loop {
-            let place = match tokens.next()? {
+            let token = match tokens.next()? {
                 "}" => break,
                 "algorithm" => &mut algorithm,
                 "secret" => &mut secret,
                 _ => return None,
             };
-            if place.is_some() || !tokens.next_is_word(place) || tokens.next()? != ";" {
+            if token.is_some() || !tokens.next_is_word(token) || tokens.next()? != ";" {
                 return None;
             }
         }
@@ -209,10 +209,10 @@ impl<'a> KeyFile<'a> {
 struct Tokens<'a>(&'a str);
 
 impl<'a> Tokens<'a> {
-    /// Puts the next token into `place`. Returns false if it is a symbol, or there is none.
-    fn next_is_word(&mut self, place: &mut Option<&'a str>) -> bool {
-        *place = self.next().filter(|token| !["{", "}", ";"].contains(token));
-        place.is_some()
+    /// Puts the next token into `token`. Returns false if it is a symbol, or there is none.
+    fn next_is_word(&mut self, token: &mut Option<&'a str>) -> bool {
+        *token = self.next().filter(|token| !["{", "}", ";"].contains(token));
+        token.is_some()
     }
 }
 

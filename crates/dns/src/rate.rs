@@ -18,7 +18,7 @@ pub(crate) enum Admission {
     Refused,
 }
 
-/// Buckets in a table of fixed size. Networks share a bucket if they have the same place, which
+/// Buckets in a table of fixed size. Networks share a bucket if they have the same index, which
 /// depends on a random key: a client cannot choose the network that it shares one with.
 pub(crate) struct SourceRates {
     buckets: Box<[Bucket]>,
@@ -43,7 +43,7 @@ impl SourceRates {
             has_refused_last: false,
         };
         Self {
-            buckets: vec![full; PLACES].into_boxed_slice(),
+            buckets: vec![full; BUCKETS].into_boxed_slice(),
             hasher: RandomState::new(),
         }
     }
@@ -51,8 +51,8 @@ impl SourceRates {
     /// Takes a token. `now` is the time since any fixed moment.
     pub(crate) fn admit(&mut self, source: IpAddr, now: Duration) -> Admission {
         let hash = self.hasher.hash_one(network(source));
-        let place = usize::try_from(hash % PLACES_IN_HASH).unwrap_or_default();
-        let Some(bucket) = self.buckets.get_mut(place) else {
+        let index = usize::try_from(hash % BUCKETS_IN_HASH).unwrap_or_default();
+        let Some(bucket) = self.buckets.get_mut(index) else {
             return Admission::Refused;
         };
         bucket.take(now)
@@ -94,8 +94,8 @@ pub(crate) fn network(source: IpAddr) -> u128 {
 }
 
 /// 16,384 buckets need 512 KiB. A resolver or an authority uses a handful of networks.
-const PLACES: usize = 1 << 14;
-const PLACES_IN_HASH: u64 = 1 << 14;
+const BUCKETS: usize = 1 << 14;
+const BUCKETS_IN_HASH: u64 = 1 << 14;
 
 /// Time between two tokens: 20 responses in a second. An authority asks some times for each name.
 const INTERVAL: Duration = Duration::from_millis(50);

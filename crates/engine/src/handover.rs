@@ -10,7 +10,7 @@
 //!    the process ([`Handover::selected_peer`]). Visitors are served here, so no name is without its
 //!    agent.
 //! 3. When the agents have moved, the old process stops accepting, releases what only one process
-//!    can own (the metrics listener), and tells the new one to serve. It drains as for a stop. Late
+//!    can own (the metrics listener), and requests the new one to serve. It drains as for a stop. Late
 //!    connections for its streams reach the new process, which passes them back. If that one is
 //!    replaced meanwhile, it does not end before the old one, and passes connections to it.
 

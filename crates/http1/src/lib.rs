@@ -10,7 +10,7 @@
 //! [`Slots`] has its index, which is created once and used for every message.
 //!
 //! * [`parse_request`], [`parse_response`]: a head from the start of a buffer. [`may_complete`]
-//!   tells if calling again after more bytes arrived is worthwhile.
+//!   shows if another call after more bytes arrived is worthwhile.
 //! * [`BodyReader`]: the positions of payload and end in the bytes that follow the head.
 //! * [`write_request_line`], [`write_status_line`], [`write_field`], [`write_chunk_head`]:
 //!   serialization. They only accept [`Method`], [`Target`], [`FieldName`] and [`FieldValue`],

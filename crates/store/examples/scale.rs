@@ -506,7 +506,7 @@ impl Bench {
     }
 }
 
-/// The parts of a plan that say how rows are found.
+/// The parts of a plan that show how rows are found.
 fn found_by(plans: &[String]) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for line in plans {

@@ -1,5 +1,5 @@
-//! The likely reason why an engine refuses a token. The engine does not tell it to callers, but the
-//! owner of the token can read its claims.
+//! The likely reason why an engine refuses a token. The engine does not report it to callers, but
+//! the owner of the token can read its claims.
 
 use client::Config;
 use jiff::{SignedDuration, Timestamp};

@@ -116,8 +116,8 @@ struct Entry {
     dropped: bool,
     /// Our direction is complete, and the peer completes its own after the stream is dropped.
     finished: bool,
-    /// After an abort by the peer, our direction stays open until [`LaneStream::finish`] or the drop,
-    /// which tells the peer if the last exchange is complete.
+    /// After an abort by the peer, our direction stays open until [`LaneStream::finish`] or the
+    /// drop, which shows the peer if the last exchange is complete.
     judges_exchanges: bool,
 }
 

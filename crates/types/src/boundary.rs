@@ -95,8 +95,8 @@ impl Boundary {
         !matches!(self.0, BoundaryExpression::Everywhere)
     }
 
-    /// True if the action is allowed under some conditions, whatever they say about project, tunnel
-    /// and path.
+    /// True if the action is allowed under some conditions, whatever they require of project,
+    /// tunnel and path.
     pub fn allows_somewhere(&self, action: Action) -> bool {
         self.evaluate(|leaf| leaf.rule(action).map(drop)).is_ok()
     }

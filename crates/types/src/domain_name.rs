@@ -12,9 +12,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// A custom domain: a host name (`app.example.com`), or all names directly below one
 /// (`*.app.example.com`).
 ///
-/// It consists of A-labels in lower case without a trailing dot (RFC 5890), so that equal names have
-/// equal texts. It is parsed from A-labels or Unicode (UTS 46). It is never an address, a single
-/// label or a public suffix, and the records that prove its control fit in front of it.
+/// It consists of A-labels in lower case without a trailing dot (RFC 5890), so that equal names
+/// have equal texts. It is parsed from A-labels or Unicode (UTS 46). It is never an address, a
+/// single label or a public suffix, and the records that prove its control fit in front of it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DomainName(String);
 
@@ -132,7 +132,7 @@ impl FromStr for DomainName {
     }
 }
 
-/// Refuses texts that are more than a name, so that the reason tells which.
+/// Refuses texts that are more than a name, so that the reason names the part.
 fn refuse_other_kinds(name: &str) -> Result<(), DomainNameError> {
     if name.contains('*') {
         return Err(DomainNameError::MisplacedWildcard);

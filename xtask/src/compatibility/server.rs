@@ -78,8 +78,8 @@ impl Server {
         lines.get(from..).unwrap_or_default().join("\n")
     }
 
-    /// True if the process handles SIGUSR2, with which an engine is replaced. Its default action ends a
-    /// process.
+    /// True if the process handles SIGUSR2, with which an engine is replaced. Its default action
+    /// ends a process.
     pub(super) fn can_reload(&self) -> Result<bool> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -87,7 +87,8 @@ impl Server {
         Ok(caught & SIGUSR2 != 0)
     }
 
-    /// Replaces the engine by a new process of its program file, and waits for the end of the old one.
+    /// Replaces the engine by a new process of its program file, and waits for the end of the old
+    /// one.
     pub(super) fn reload(&mut self) -> Result<()> {
         let before = self.ready.get("pid").cloned();
         signal("-USR2", self.child.id().into())?;
@@ -116,7 +117,7 @@ impl Server {
     pub(super) fn stop(mut self) -> Result<()> {
         if let Some(successor) = self.successor {
             signal("-TERM", successor)?;
-            // It is no child of this process, so only the end of its output tells.
+            // It is no child of this process, so only the end of its output shows its exit.
             loop {
                 match self.lines.recv_timeout(WAIT_LIMIT) {
                     Ok(_line) => {}

@@ -30,8 +30,8 @@ pub(super) use self::names::DomainExpiry;
 /// The certificates of custom domains. Names may be added and removed at any time. Clones share
 /// them.
 ///
-/// Each name has its own state, delay after failures and certificate, so a name that fails delays no
-/// other. All names share the account, and one budget of orders, in which projects take turns.
+/// Each name has its own state, delay after failures and certificate, so a name that fails delays
+/// no other. All names share the account, and one budget of orders, in which projects take turns.
 #[derive(Clone)]
 pub struct CertificateSet(Arc<SetState>);
 
@@ -79,16 +79,16 @@ impl CertificateSet {
         })))
     }
 
-    /// Adds a name (or `*.name`) of the operator in lower-case A-labels, and returns its certificate:
-    /// the stored one at first, if there is one. Only one order for it is pending at a time. A name
-    /// that was added before keeps its certificate.
+    /// Adds a name (or `*.name`) of the operator in lower-case A-labels, and returns its
+    /// certificate: the stored one at first, if there is one. Only one order for it is pending at a
+    /// time. A name that was added before keeps its certificate.
     pub fn add(&self, name: &str) -> Certificate {
         self.add_request(name, NameRequest::default())
     }
 
-    /// As [`Self::add`], for a project: `owner` is its key. The orders of each owner have a budget of
-    /// their own. With an `alias`, to which the usual record is delegated, the name is validated by
-    /// `dns-01` only.
+    /// As [`Self::add`], for a project: `owner` is its key. The orders of each owner have a budget
+    /// of their own. With an `alias`, to which the usual record is delegated, the name is validated
+    /// by `dns-01` only.
     pub fn add_for(&self, owner: &Arc<str>, name: &str, alias: Option<&str>) -> Certificate {
         let request = NameRequest {
             owner: Some(Arc::clone(owner)),
@@ -117,8 +117,8 @@ impl CertificateSet {
     }
 
     /// Removes a name. Its certificate is not renewed, and its state stays on disk. A pending order
-    /// is not continued. The delay after failures applies again, for an hour at most, if the name is
-    /// added again.
+    /// is not continued. The delay after failures applies again, for an hour at most, if the name
+    /// is added again.
     pub fn remove(&self, name: &str) {
         self.0.schedule.lock().remove(name, Instant::now());
     }
@@ -324,7 +324,7 @@ const FIRST_RETRY: Duration = Duration::from_mins(5);
 /// Removed names whose delay is kept. An engine has as many domains at most.
 const MOST_FAILED_NAMES: usize = 10_000;
 
-/// Shortest delay between two steps of one name, whatever the clock and the authority say.
+/// Shortest delay between two steps of one name, whatever the clock and the authority report.
 const SHORTEST_DELAY: Duration = Duration::from_secs(1);
 
 /// Delay between attempts to get a lock that another order or process has. An order takes seconds.

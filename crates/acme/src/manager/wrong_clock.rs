@@ -17,11 +17,11 @@ struct Pebble {
 }
 
 impl Pebble {
-    fn start(place: &Path) -> Self {
+    fn start(directory: &Path) -> Self {
         let program = std::env::var_os("SVC_TEST_PEBBLE")
             .expect("SVC_TEST_PEBBLE is not set: run `cargo xtask test`");
         let mut process = Command::new(program)
-            .arg(place)
+            .arg(directory)
             // Nothing listens there, because no validation is made.
             .args(["1", "1"])
             .env("PEBBLE_VA_ALWAYS_VALID", "1")
@@ -60,12 +60,12 @@ fn key(state_dir: &Path, name: &str) -> String {
 
 #[tokio::test]
 async fn an_order_continues_when_the_clock_is_corrected() {
-    let place = tempfile::tempdir().unwrap();
-    let pebble = Pebble::start(place.path());
-    let state_dir = place.path().join("state");
+    let directory = tempfile::tempdir().unwrap();
+    let pebble = Pebble::start(directory.path());
+    let state_dir = directory.path().join("state");
     let settings = Settings {
         directory: pebble.directory.clone(),
-        ca_file: Some(place.path().join("ca.pem")),
+        ca_file: Some(directory.path().join("ca.pem")),
         ..settings(&state_dir)
     };
     // 2001-09-09, when no certificate of the authority was valid.

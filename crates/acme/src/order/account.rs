@@ -1,4 +1,4 @@
-//! The account at the authority: stored, registered, forgotten.
+//! The account at the authority: it is stored, registered and deleted.
 
 use std::path::Path;
 

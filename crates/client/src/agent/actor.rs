@@ -130,7 +130,7 @@ async fn attempt(shared: &Arc<AgentState>) -> (Option<ConnectError>, Duration) {
         match session.run().await {
             SessionExit::Ended(ended) => return (ended.err(), since.elapsed()),
             SessionExit::Moves(earlier, process) => {
-                let Ok(place) = Arc::clone(&replaced).try_acquire_owned() else {
+                let Ok(slot) = Arc::clone(&replaced).try_acquire_owned() else {
                     earlier.finish().await;
                     let reason = "the engine moves the agent, and does not close earlier channels";
                     let error = ConnectError::Protocol(reason.to_owned());
@@ -139,7 +139,7 @@ async fn attempt(shared: &Arc<AgentState>) -> (Option<ConnectError>, Duration) {
                 let (arrived, arrival) = oneshot::channel();
                 shared.spawn_here(async move {
                     earlier.serve_replaced(arrival).await;
-                    drop(place);
+                    drop(slot);
                 });
                 moving = Some(Move { process, arrived });
             }
@@ -175,12 +175,12 @@ const RESTART: Duration = Duration::from_secs(10);
 /// return and the next attempt. A thousand agents send 5,000 refused packets per second.
 const RESTART_WAIT: Duration = Duration::from_millis(400);
 
-/// Maximum number of earlier channels that serve their streams: more than the processes of an engine
-/// that can drain at the same time.
+/// Maximum number of earlier channels that serve their streams: more than the processes of an
+/// engine that can drain at the same time.
 const MAX_REPLACED: usize = 8;
 
-/// Attempts to connect to another process of the engine after the first one. Then the agent counts as
-/// disconnected, and connects to any process.
+/// Attempts to connect to another process of the engine after the first one. Then the agent counts
+/// as disconnected, and connects to any process.
 const MOVE_RETRIES: u32 = 3;
 
 #[cfg(test)]

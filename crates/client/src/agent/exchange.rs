@@ -6,7 +6,7 @@
 //! service, and reports the number of bytes that it had read. Only the engine, which parses the
 //! responses, can know whether one is missing: the agent waits for the engine's next bytes or its
 //! end. A service may also reset its connection after a complete response. The agent then resets
-//! the stream, and the engine's end tells whether that was a failure.
+//! the stream, and the engine's end shows whether that was a failure.
 
 use std::future::poll_fn;
 use std::io;

@@ -69,7 +69,7 @@ impl Pool {
     /// Dials the requested number of further connections, within [`MAX_POOL`].
     pub(crate) fn grow(&self, request: &PoolReq) {
         for _ in 0..request.count {
-            let Some(place) = Permit::try_take(&self.open, MAX_POOL) else {
+            let Some(permit) = Permit::try_take(&self.open, MAX_POOL) else {
                 debug!(
                     max = MAX_POOL,
                     "the engine asks for more standing connections"
@@ -95,7 +95,7 @@ impl Pool {
                         let serving = lanes::serve(Arc::clone(&shared), moves, over, io);
                         shared.spawn_lane(async move {
                             serving.await;
-                            drop((place, lane));
+                            drop((permit, lane));
                         });
                     }
                     Err(error) => debug!(error = chain(&error), "a standing connection ended"),

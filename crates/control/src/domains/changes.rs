@@ -175,7 +175,7 @@ const fn action(kind: EventType) -> Option<Action> {
     }
 }
 
-/// 409 `domain_taken`. It does not say which project holds the name.
+/// 409 `domain_taken`. It does not name the project that has the name.
 pub(super) fn taken() -> Refusal {
     let detail = "Another project holds this domain. If it is yours, remove the ownership record of \
                   that project; the domain is released when its records have been missing for weeks.";

@@ -79,7 +79,7 @@ fn counts(outcome: &str, summary: &Value) -> Traffic {
     let is_error = outcome == "failed" || status.is_some_and(|status| status >= 500);
     let mut durations = [0; BUCKETS];
     let duration = summary.pointer("/response/metrics/duration_ms");
-    // Durations of connections say nothing about a service.
+    // Durations of connections give no information about a service.
     if let Some(duration) = duration.and_then(Value::as_f64)
         && status.is_some()
         && let Some(count) = durations.get_mut(bucket(duration))

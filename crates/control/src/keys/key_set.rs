@@ -66,7 +66,7 @@ impl KeySet {
 
     /// The state of the one key with this status. Only the retired ones can be several.
     pub(super) fn find_by_status(&self, status: Status) -> Option<&KeyMetadata> {
-        self.metadata.iter().find(|place| place.status == status)
+        self.metadata.iter().find(|key| key.status == status)
     }
 
     /// Sets the epoch of this set as the successor of another.

@@ -57,8 +57,8 @@ impl SearchLimit {
             permit: None,
         };
         match timeout(MAX_WAIT, self.permits.acquire()).await {
-            Ok(Ok(place)) => {
-                search.permit = Some(place);
+            Ok(Ok(permit)) => {
+                search.permit = Some(permit);
                 Ok(search)
             }
             Ok(Err(_)) | Err(_) => Err(Problem::unavailable()

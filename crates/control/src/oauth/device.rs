@@ -162,12 +162,12 @@ async fn find<'a>(
     ip: IpAddr,
     typed: &str,
 ) -> HandlerResult<DeviceGrantLookup<'a>> {
-    let (now, place) = (app.now(), source_network(ip));
-    if let Err(wait) = app.oauth.codes_by_network.record_attempt(&place, now) {
+    let (now, network) = (app.now(), source_network(ip));
+    if let Err(wait) = app.oauth.codes_by_network.record_attempt(&network, now) {
         return Ok(DeviceGrantLookup::TooSoon(wait));
     }
     if let Err(wait) = app.oauth.codes_by_user.record_attempt(&who.user.id, now) {
-        app.oauth.codes_by_network.undo_attempt(&place);
+        app.oauth.codes_by_network.undo_attempt(&network);
         return Ok(DeviceGrantLookup::TooSoon(wait));
     }
     let Some(code) = UserCode::parse(typed) else {
@@ -179,7 +179,7 @@ async fn find<'a>(
         return Ok(DeviceGrantLookup::NotFound);
     };
     app.oauth.codes_by_user.undo_attempt(&who.user.id);
-    app.oauth.codes_by_network.undo_attempt(&place);
+    app.oauth.codes_by_network.undo_attempt(&network);
     let client = app.config.oauth.client(&grant.client_id);
     Ok(client.map_or(DeviceGrantLookup::NotFound, |client| {
         DeviceGrantLookup::Grant {

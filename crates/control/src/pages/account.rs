@@ -80,7 +80,7 @@ struct ProjectLine {
 struct SessionLine {
     id: String,
     browser: String,
-    place: String,
+    address: String,
     last_seen: String,
     is_this: bool,
 }
@@ -89,7 +89,7 @@ struct SessionLine {
 struct EntryLine {
     action: String,
     at: String,
-    place: String,
+    address: String,
     /// The credential that performed the action.
     credential: Option<String>,
 }
@@ -333,7 +333,7 @@ fn entry_line(entry: Entry) -> EntryLine {
     EntryLine {
         action: entry.action.replace(['.', '_'], " "),
         at: entry.created_at.strftime("%Y-%m-%d %H:%M UTC").to_string(),
-        place: entry.ip.unwrap_or_default(),
+        address: entry.ip.unwrap_or_default(),
         credential: entry.actor_credential_id.map(|id| id.to_string()),
     }
 }
@@ -354,7 +354,7 @@ fn session_line(session: Session, this: SessionId) -> SessionLine {
     SessionLine {
         id: session.id.to_string(),
         browser: browser_name(session.user_agent.as_deref().unwrap_or_default()),
-        place: session.ip.unwrap_or_default(),
+        address: session.ip.unwrap_or_default(),
         last_seen: session
             .last_seen_at
             .strftime("%Y-%m-%d %H:%M UTC")

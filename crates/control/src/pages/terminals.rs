@@ -25,13 +25,13 @@ use crate::workspaces::role::Role;
 #[derive(Template)]
 #[template(path = "terminals.html")]
 struct ListPage {
-    place: TerminalContext,
+    context: TerminalContext,
 }
 
 #[derive(Template)]
 #[template(path = "terminal.html")]
 struct TerminalPage {
-    place: TerminalContext,
+    context: TerminalContext,
     view: View,
     /// The server or session in the page's path.
     subject: String,
@@ -84,9 +84,9 @@ pub(super) async fn list(
     Path(project): Path<String>,
 ) -> Result<Response, PageRefusal> {
     let path = format!("/projects/{}/terminals", segment(&project));
-    let (place, domain) = place(&app, visitor, &project, &path).await?;
-    let connect = connect_sources(&place, &domain, false);
-    Ok(terminal_page(&ListPage { place }, &connect))
+    let (context, domain) = context(&app, visitor, &project, &path).await?;
+    let connect = connect_sources(&context, &domain, false);
+    Ok(terminal_page(&ListPage { context }, &connect))
 }
 
 /// `GET /projects/{project_id}/terminals/{server}`
@@ -129,10 +129,10 @@ async fn show(
         View::Watch => format!("/projects/{first}/sessions/{second}"),
         View::Replay => format!("/projects/{first}/sessions/{second}/replay"),
     };
-    let (place, domain) = place(app, visitor, project, &path).await?;
-    let connect = connect_sources(&place, &domain, view == View::Open);
+    let (context, domain) = context(app, visitor, project, &path).await?;
+    let connect = connect_sources(&context, &domain, view == View::Open);
     let page = TerminalPage {
-        place,
+        context,
         view,
         subject,
     };
@@ -140,7 +140,7 @@ async fn show(
 }
 
 /// The project, if the user is a member who may see sessions, and the tunnel address of its engine.
-async fn place(
+async fn context(
     app: &App,
     visitor: Visitor,
     project: &str,
@@ -183,8 +183,8 @@ async fn place(
 
 /// Addresses that the script of a page may connect to: the engine of the project and, for opening a
 /// terminal, its tunnels. Only the engine has the names of the tunnels.
-fn connect_sources(place: &TerminalContext, domain: &str, opens: bool) -> Vec<String> {
-    let engine = &place.engine;
+fn connect_sources(context: &TerminalContext, domain: &str, opens: bool) -> Vec<String> {
+    let engine = &context.engine;
     let stream = engine.replacen("https:", "wss:", 1);
     let mut all = vec![engine.clone(), stream];
     if opens {

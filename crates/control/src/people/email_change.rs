@@ -24,7 +24,7 @@ use crate::http_api::problem::HandlerResult;
 use crate::mail::Message;
 
 /// Sends a link to the address. The caller has authenticated the user. The response does not reveal
-/// if another account has the address. In that case the mail to its owner says so instead.
+/// if another account has the address. In that case its owner receives a mail about it instead.
 ///
 /// # Errors
 /// Too many mails were sent lately to the address or for this user.

@@ -350,11 +350,11 @@ fn a_digest_is_the_sha_256_of_the_text() {
 
 proptest! {
     #[test]
-    fn one_changed_character_is_refused(place in 0_usize..200, with in "[A-Za-z0-9_.-]") {
+    fn one_changed_character_is_refused(index in 0_usize..200, with in "[A-Za-z0-9_.-]") {
         let token = token(&good());
-        let place = place % token.len();
+        let index = index % token.len();
         let mut changed = token.clone();
-        changed.replace_range(place..=place, &with);
+        changed.replace_range(index..=index, &with);
         prop_assert_eq!(verify(&changed, &keyring(), NOW).is_ok(), changed == token);
     }
 

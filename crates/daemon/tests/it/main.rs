@@ -1,4 +1,4 @@
-//! The parts of `daemon` with real files, sockets and signals. The modules say `cfg(test)` so that
+//! The parts of `daemon` with real files, sockets and signals. The modules have `cfg(test)` so that
 //! the lints treat their helpers as tests.
 
 #[cfg(test)]

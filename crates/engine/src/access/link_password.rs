@@ -109,7 +109,7 @@ pub struct PasswordChecks {
 /// The checks of one tunnel.
 #[derive(Debug)]
 struct TunnelQueue {
-    /// One place: a tunnel has at most one check in the queue of the engine.
+    /// One slot: a tunnel has at most one check in the queue of the engine.
     running: Arc<Semaphore>,
     /// Checks that run or wait.
     waiting: Arc<Semaphore>,
@@ -232,7 +232,7 @@ impl PasswordChecks {
         (PasswordProof::Unchecked, Some(check))
     }
 
-    /// Checks a password. Cancel-safe: a check that has started runs to its end and keeps its place
+    /// Checks a password. Cancel-safe: a check that has started runs to its end and keeps its slot
     /// until then, and its result is kept.
     pub async fn verify(&self, check: PasswordCheck) -> PasswordVerdict {
         let key = check.keys.wrong;
@@ -243,13 +243,13 @@ impl PasswordChecks {
     async fn check(&self, check: PasswordCheck) -> PasswordProof {
         let fingerprint = *check.passwords.fingerprint();
         let guesser = (check.source, fingerprint);
-        // Before it waits, so that a source without attempts takes no place from others.
+        // Before it waits, so that a source without attempts takes no slot from others.
         let quota = self.results.guesses.peek(&guesser, Instant::now());
         if quota.wait_seconds > 0 {
             let retry_after = quota.wait_seconds;
             return PasswordProof::Limited { retry_after };
         }
-        let Some(places) = self.places(&fingerprint).await else {
+        let Some(slots) = self.slots(&fingerprint).await else {
             return PasswordProof::Busy;
         };
         // Another request with the same credentials may have been checked in the meantime.
@@ -264,7 +264,7 @@ impl PasswordChecks {
         let results = Arc::clone(&self.results);
         let checked = spawn_blocking(move || {
             let proof = results.check(&check, guesser);
-            drop(places);
+            drop(slots);
             proof
         });
         // An error means that the engine stops.
@@ -272,27 +272,27 @@ impl PasswordChecks {
     }
 
     /// Waits until a check may run. `None` if too many checks wait, or if it takes too long.
-    async fn places(&self, fingerprint: &Digest) -> Option<[OwnedSemaphorePermit; 4]> {
+    async fn slots(&self, fingerprint: &Digest) -> Option<[OwnedSemaphorePermit; 4]> {
         let waiting = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
         let (waiting_at_tunnel, tunnel) = self.join(fingerprint)?;
-        let places = async {
+        let slots = async {
             // The tunnel's first: its other checks are not in the queue of the engine.
             let at_tunnel = tunnel.acquire_owned().await.ok()?;
             let at_engine = Arc::clone(&self.running).acquire_owned().await.ok()?;
             Some([waiting, waiting_at_tunnel, at_tunnel, at_engine])
         };
-        timeout(MAX_WAIT, places).await.ok()?
+        timeout(MAX_WAIT, slots).await.ok()?
     }
 
-    /// Takes a place in the queue of a tunnel, and returns the semaphore of the check that runs.
-    /// The queue exists as long as the place.
+    /// Takes a slot in the queue of a tunnel, and returns the semaphore of the check that runs.
+    /// The queue exists until the slot is released.
     fn join(&self, fingerprint: &Digest) -> Option<(OwnedSemaphorePermit, Arc<Semaphore>)> {
         let mut tunnels = self.tunnels.lock();
-        // Each place has a reference.
+        // Each slot has a reference.
         tunnels.retain(|_, queue| Arc::strong_count(&queue.waiting) > 1);
         let queue = tunnels.entry(*fingerprint).or_default();
-        let place = Arc::clone(&queue.waiting).try_acquire_owned().ok()?;
-        Some((place, Arc::clone(&queue.running)))
+        let slot = Arc::clone(&queue.waiting).try_acquire_owned().ok()?;
+        Some((slot, Arc::clone(&queue.running)))
     }
 
     fn keys_of(&self, passwords: &LinkPasswords, presented: &BasicCredentials) -> ResultKeys {

@@ -54,7 +54,7 @@ struct Sources {
     jwks: Option<String>,
 }
 
-/// Reasons why a token is not accepted. For the log: the caller is only told that it is not valid.
+/// Reasons why a token is not accepted. For the log: the caller only receives that it is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     #[error(transparent)]

@@ -196,7 +196,7 @@ impl<T: Stream> Pool<T> {
         let mut state = self.state.lock();
         let mut remaining = Vec::with_capacity(state.idle.len());
         let mut closed = Vec::new();
-        // The oldest come first: they are trimmed as long as enough remain.
+        // The oldest are first: they are trimmed while enough remain.
         let mut left = state.idle.len();
         for (mut idle, since) in std::mem::take(&mut state.idle) {
             let aged = left > SPARE && now.saturating_duration_since(since) >= IDLE;

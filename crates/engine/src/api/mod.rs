@@ -100,7 +100,7 @@ pub fn router<A: LoadMetric>(api: Arc<Api<A>>) -> Router {
 }
 
 /// `/api/auth`: reports that the credential is valid, regardless of its permissions, and the state
-/// of the link, which tells if the check used current data on a managed engine.
+/// of the link, which shows if the check used current data on a managed engine.
 async fn auth<A: LoadMetric>(State(api): State<Arc<Api<A>>>, _: Caller<AnyCredential>) -> Response {
     let Some(link) = &api.link else {
         return StatusCode::NO_CONTENT.into_response();

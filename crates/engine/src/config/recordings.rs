@@ -166,7 +166,7 @@ fn check_values(
 ) -> Option<Recordings> {
     let path = errors.keep_or_default(optional_path("webtty.recordings.path", section.path));
     let mut is_placed = true;
-    let place = match (path, section.s3) {
+    let location = match (path, section.s3) {
         (Some(_), Some(_)) => {
             let message = "recordings have one storage: remove this key or s3";
             errors.push(ConfigError::new("webtty.recordings.path", message));
@@ -184,17 +184,17 @@ fn check_values(
     let given = optional_path("webtty.recordings.key_file", section.key_file);
     let given = errors.keep_or_default(given);
     let makes_key = given.is_none();
-    let beside = match &place {
+    let beside = match &location {
         Some(RecordingLocation::Folder(path)) => path.parent(),
         _ => data_dir,
     };
     let key_file = given.or_else(|| beside.map(|dir| dir.join("recordings.key")));
-    if place.is_some() && key_file.is_none() {
+    if location.is_some() && key_file.is_none() {
         let message = "this key is required: there is no default location for the key";
         let error = ConfigError::new("webtty.recordings.key_file", message);
         errors.push(error.depending_on("control_plane"));
     }
-    let owner_file = match &place {
+    let owner_file = match &location {
         Some(RecordingLocation::Folder(path)) => Some(path.join(".owner")),
         _ => data_dir.map(|dir| dir.join("recordings.owner")),
     };
@@ -219,7 +219,7 @@ fn check_values(
         1 << 50,
     );
     let recordings = Recordings {
-        location: place,
+        location,
         key_file,
         makes_key,
         owner_file,

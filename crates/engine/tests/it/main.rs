@@ -1,6 +1,6 @@
 //! Tests of the engine through its public interfaces: servers on port 0, tokens, live state, real
-//! agents, real visitors, and correct and faulty upstreams. The modules say `cfg(test)` so that the
-//! lints treat their helpers as tests.
+//! agents, real visitors, and correct and faulty upstreams. The modules have `cfg(test)` so that
+//! the lints treat their helpers as tests.
 
 #[cfg(test)]
 mod access;

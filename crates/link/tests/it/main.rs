@@ -1,5 +1,5 @@
-//! The link over real sockets, to a platform that fails on request. The modules say `cfg(test)` so
-//! that the lints treat their helpers as tests.
+//! The link over real sockets, to a platform that fails on request. The modules have `cfg(test)`
+//! so that the lints treat their helpers as tests.
 
 #[cfg(test)]
 mod corpus;

@@ -36,7 +36,7 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const TWO_DAYS: u64 = 2 * DAY;
 
-/// An older time is a date: the exact number of days says less.
+/// An older time is a date: the exact number of days is less useful.
 const DATE_AFTER_DAYS: u64 = 14;
 
 /// The length of `2026-01-01T00:00:00Z`.

@@ -229,7 +229,7 @@ struct RunAs {
     shell: PathBuf,
 }
 
-/// The `argv[0]` that tells a shell that it is a login shell.
+/// The `argv[0]` by which a shell detects that it is a login shell.
 fn login_name(shell: &Path) -> OsString {
     let mut name = OsString::from("-");
     name.push(shell.file_name().unwrap_or(OsStr::new("sh")));

@@ -1,8 +1,8 @@
 //! Text search in the shown output of a command.
 //!
-//! The output goes through a terminal, as for a transcript. A word that was coloured, or typed with
-//! corrections, is thus found in the form that a person saw. Each line is found once, where it was
-//! first shown.
+//! The output is processed by a terminal, as for a transcript. A word that was coloured, or typed
+//! with corrections, is thus found in the form that a person saw. Each line is found once, where it
+//! was first shown.
 
 use std::collections::VecDeque;
 

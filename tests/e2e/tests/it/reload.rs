@@ -275,7 +275,7 @@ async fn after_a_crash_with_inherited_listeners_nothing_is_refused_or_not_found(
     Visit::all_succeeded(&last).with_context(|| svc.log())
 }
 
-/// The listener is held by the test. The platform serves while `/readyz` says 503, so that a
+/// The listener is held by the test. The platform serves while `/readyz` returns 503, so that a
 /// balancer can choose another process; later requests wait for the next process.
 #[test]
 fn a_platform_with_an_inherited_listener_restarts_without_a_failed_request() -> Result<()> {

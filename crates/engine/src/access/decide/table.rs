@@ -202,8 +202,8 @@ mod tests {
     fn every_combination_has_a_row_and_every_row_a_combination() {
         let mut used = vec![false; TABLE.len()];
         for bits in 0..1_u16 << COLUMNS {
-            let place = TABLE.iter().position(|row| bits & row.mask == row.expected);
-            used[place.unwrap_or_else(|| panic!("no row for {bits:014b}"))] = true;
+            let row = TABLE.iter().position(|row| bits & row.mask == row.expected);
+            used[row.unwrap_or_else(|| panic!("no row for {bits:014b}"))] = true;
         }
         assert!(
             used.into_iter().all(|used| used),

@@ -215,7 +215,7 @@ async fn the_result_of_an_abandoned_check_is_kept() {
     let (_, check) = checks.state(&tunnel, right(), source(), None);
     let verdict = checks.verify(check.unwrap()).now_or_never();
     assert!(verdict.is_none(), "it is dropped while it runs");
-    // Its place becomes free when it has ended.
+    // Its slot becomes free when it has ended.
     let _ended = checks.running.acquire().await.unwrap();
     assert_eq!(state(&checks, &tunnel, right()), PasswordProof::Valid);
     assert_eq!(guesses_left(&checks, &tunnel), WRONG_PER_MINUTE.get());
@@ -253,18 +253,18 @@ async fn the_queue_of_one_tunnel_does_not_affect_another() {
     let checks = PasswordChecks::new(1);
     let (full, other) = (policy("correct horse"), policy("another password"));
     let (_, fingerprint) = guesser(&full);
-    let mut places = Vec::new();
-    while let Some(place) = checks.join(&fingerprint) {
-        places.push(place);
+    let mut slots = Vec::new();
+    while let Some(slot) = checks.join(&fingerprint) {
+        slots.push(slot);
     }
-    assert_eq!(places.len(), MAX_WAITING_AT_TUNNEL);
+    assert_eq!(slots.len(), MAX_WAITING_AT_TUNNEL);
     let right = || presented("ann", "correct horse");
     assert_eq!(verified(&checks, &full, right()).await, PasswordProof::Busy);
     assert_eq!(
         verified(&checks, &other, presented("ann", "another password")).await,
         PasswordProof::Valid
     );
-    drop(places);
+    drop(slots);
     assert_eq!(
         verified(&checks, &full, right()).await,
         PasswordProof::Valid

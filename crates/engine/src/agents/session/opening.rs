@@ -246,11 +246,11 @@ fn link_passwords(
     }
     // One entry more than the limit is enough to exceed it.
     let requested = request.basic_auth.iter().take(MAX_ENTRIES + 1);
-    let entries = requested.enumerate().map(|(place, entry)| {
+    let entries = requested.enumerate().map(|(index, entry)| {
         let hash = entry.password_hash.as_ref();
         let hash = hash.map_or("", |hash| hash.value.as_str());
         LinkPassword::parse(&entry.user, hash)
-            .map_err(|error| PropertyError::new(format!("basic_auth.{place}"), error.to_string()))
+            .map_err(|error| PropertyError::new(format!("basic_auth.{index}"), error.to_string()))
     });
     LinkPasswords::new(entries.collect::<Result<_, _>>()?)
         .map(Some)

@@ -66,8 +66,8 @@ impl VisitorIdentity {
         Some(identity)
     }
 
-    /// Signs the identity for the tunnel's service. `None` if the engine is not a managed one or the
-    /// library fails: a service that requires the field then refuses the request.
+    /// Signs the identity for the tunnel's service. `None` if the engine is not a managed one or
+    /// the library fails: a service that requires the field then refuses the request.
     fn sign<A>(
         &self,
         tunnel: &LiveTunnel<A>,
@@ -133,8 +133,8 @@ fn encoded(text: &str) -> String {
     use std::fmt::Write as _;
     let mut value = String::with_capacity(text.len());
     let last = text.len().saturating_sub(1);
-    for (place, byte) in text.bytes().enumerate() {
-        let is_inner_space = byte == b' ' && place != 0 && place != last;
+    for (index, byte) in text.bytes().enumerate() {
+        let is_inner_space = byte == b' ' && index != 0 && index != last;
         if is_inner_space || (byte.is_ascii_graphic() && byte != b'%') {
             value.push(char::from(byte));
         } else {

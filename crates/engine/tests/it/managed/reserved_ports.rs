@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::revoked::{endless, open, tcp_visitor};
 use super::{A, B, TwoProjects};
 
-/// A reserved port belongs to its project for as long as it is reserved.
+/// A reserved port belongs to its project until it is released.
 #[tokio::test]
 async fn a_reserved_port_is_assigned_to_its_project_and_released() {
     let TwoProjects {

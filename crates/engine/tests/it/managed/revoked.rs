@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{A, B, TwoProjects};
 
-/// A request whose access ends before the service answers gets a response that says so, over
+/// A request whose access ends before the service answers gets a response with the reason, over
 /// HTTP/1.1 and HTTP/2, with a reference to its record.
 #[tokio::test]
 async fn a_request_without_a_response_is_refused_when_its_access_ends() {

@@ -24,7 +24,7 @@ pub(super) struct Tunnels {
 
 #[derive(Default)]
 struct State {
-    /// The agent for the next tunnel. Earlier agents live as long as their tunnels.
+    /// The agent for the next tunnel. Earlier agents exist until their tunnels are closed.
     agent: Option<(Config, Agent)>,
     open: BTreeMap<String, OpenTunnel>,
     /// Number of tunnels that were ever opened.

@@ -60,7 +60,7 @@ async fn rest(session: &mut Session) -> (String, Result<CommandEnd, SessionError
     }
 }
 
-/// A command that echoes, until its input tells it to exit.
+/// A command that echoes, until its input requests its exit.
 fn echo(text: &str) -> Vec<Act> {
     match text {
         _ if text.starts_with("open") => vec![],

@@ -9,8 +9,8 @@ use crate::session::{CLOSE_DEADLINE, ReplayBuffer, SILENCE, STOP_GRACE};
 impl Server {
     /// Handles a pause in reading output, because output is paused or the client does not take it.
     /// Unread output then does not prove that the output continues. A disconnected client has its
-    /// grace period to read it. A client that sends heartbeats has as long as it sends them. Any
-    /// other client has as long as a silent one.
+    /// grace period to read it. A client that sends heartbeats has until it stops. Any other
+    /// client has the time of a silent one.
     pub fn on_output_paused(&mut self, now: Instant) {
         let Phase::Draining {
             since, until, read, ..

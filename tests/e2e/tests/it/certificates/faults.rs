@@ -115,8 +115,8 @@ fn a_missing_binding_of_the_account_is_reported() -> Result<()> {
     wait_for_problem(&authority, &svc, &["set `external_account`"])
 }
 
-/// An administrator of the authority has deactivated the account. The next step of the message leads
-/// to a certificate.
+/// An administrator of the authority has deactivated the account. The next step of the message
+/// leads to a certificate.
 #[test]
 fn a_deactivated_account_keeps_the_certificate_in_use() -> Result<()> {
     let authority = Authority::start(&[])?;
@@ -284,8 +284,8 @@ fn a_fault_of_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
     Ok(())
 }
 
-/// The port of the name leads elsewhere when a renewal is due: the authority connects to a port where
-/// this engine no longer listens.
+/// The port of the name leads elsewhere when a renewal is due: the authority connects to a port
+/// where this engine no longer listens.
 #[test]
 fn a_wrong_port_at_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
     let authority = Authority::start(&[])?;
@@ -308,7 +308,7 @@ fn a_wrong_port_at_a_renewal_keeps_the_certificate_in_use() -> Result<()> {
         ],
     )?;
     is_in_use(&authority, &svc, &before)?;
-    // The engine stays ready, and says so.
+    // The engine stays ready, and reports the fault.
     let metrics = svc.ready()["metrics_url"].as_str().context("no metrics")?;
     let url = format!("{metrics}/readyz");
     eventually("the reason in the readiness", || {

@@ -95,7 +95,7 @@ async fn servers_that_do_not_answer_are_ignored(control: TestControl) {
     );
 }
 
-/// The result says which name has no zone, and what to do next.
+/// The result names the name without a zone, and the next step.
 async fn a_missing_zone_is_described(control: TestControl) {
     let world = World::new(control).await;
     let domain = world.add("app.example.com").await;
