@@ -1,4 +1,7 @@
 //! A directory for exclusive use by one process, with atomically written files.
+//!
+//! The crate `acme` writes its files in the same way (`store.rs`). The two crates have no common
+//! dependency, and one may not depend on the other (`xtask/src/tidy/graph.rs`).
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Write as _};

@@ -1,4 +1,7 @@
 //! Strict parsing of forms and queries, as OAuth requires it (RFC 6749 section 3.1 and 3.2).
+//!
+//! Stricter than the crate `form_urlencoded`, which keeps broken escapes, replaces bytes that are not
+//! UTF-8, and returns repeated names.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -2,6 +2,9 @@
 //!
 //! No cookie is read here: a page sends a token that it has. CORS only determines the responses
 //! that a page may read.
+//!
+//! Stricter than the layer of `tower-http`: a request with several origins gets no permission, and
+//! the response to any other origin is the one of a request without CORS.
 
 use std::sync::Arc;
 

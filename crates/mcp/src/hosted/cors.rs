@@ -1,4 +1,7 @@
 //! Web pages that call the endpoints: the platform's own ones, and those of the configured origins.
+//!
+//! Stricter than the layer of `tower-http`: requests of other pages, and those with several origins,
+//! are refused before they are processed.
 
 use std::sync::Arc;
 

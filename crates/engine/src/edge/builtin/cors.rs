@@ -3,7 +3,8 @@
 //! A browser sends a preflight without a credential, so the tunnel would refuse each one. For pages of
 //! the origins that the tunnel lists, the edge answers preflights itself; nothing reaches the service
 //! before the decision. The edge's refusals have the fields that let those pages read them. The
-//! responses of the service are its own.
+//! responses of the service are its own. The layer of `tower-http` cannot be used: the origins are
+//! those of one tunnel, and the edge has no layers.
 
 use http::HeaderValue;
 use http::header::{
