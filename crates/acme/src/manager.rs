@@ -90,7 +90,7 @@ impl fmt::Debug for Manager {
 }
 
 /// The end of a step.
-enum Step {
+enum StepEnd {
     /// Nothing is to be done before this delay is over.
     Idle(Duration),
     /// Another process orders. Its certificate is read when it has finished.
@@ -183,12 +183,12 @@ impl Manager {
         let mut failures = 0_u32;
         loop {
             match self.step(failures).await {
-                Ok(Step::Idle(delay)) => {
+                Ok(StepEnd::Idle(delay)) => {
                     failures = 0;
                     // The clock may jump, and a suspended machine sleeps longer.
                     tokio::time::sleep(delay.min(LONGEST_SLEEP)).await;
                 }
-                Ok(Step::Locked) => tokio::time::sleep(LOCK_POLL).await,
+                Ok(StepEnd::Locked) => tokio::time::sleep(LOCK_POLL).await,
                 Err(error) => {
                     failures = failures.saturating_add(1);
                     let requested = self.client.take_retry_after();
@@ -202,21 +202,21 @@ impl Manager {
     }
 
     /// Orders a certificate if it is time.
-    async fn step(&mut self, failures: u32) -> Result<Step, OrderError> {
+    async fn step(&mut self, failures: u32) -> Result<StepEnd, OrderError> {
         if let Some(wait) = self.wait().await {
-            return Ok(Step::Idle(wait));
+            return Ok(StepEnd::Idle(wait));
         }
         self.order(failures).await
     }
 
     /// Orders a certificate, unless another process has stored one meanwhile.
-    async fn order(&mut self, failures: u32) -> Result<Step, OrderError> {
+    async fn order(&mut self, failures: u32) -> Result<StepEnd, OrderError> {
         let locked = self.folder.try_lock();
         let Some(lock) = locked.map_err(OrderError::state(self.folder.path()))? else {
-            return Ok(Step::Locked);
+            return Ok(StepEnd::Locked);
         };
         if self.adopt()? {
-            return Ok(Step::Idle(Duration::ZERO));
+            return Ok(StepEnd::Idle(Duration::ZERO));
         }
         let current = self.certificate.current();
         let leaf = current
@@ -242,7 +242,7 @@ impl Manager {
         };
         let issued = match ordered {
             Ok(Some(issued)) => issued,
-            Ok(None) => return Ok(Step::Locked),
+            Ok(None) => return Ok(StepEnd::Locked),
             Err(error) => {
                 if error.is_unknown_account() {
                     attempt.forget_account(account_folder)?;
@@ -256,7 +256,7 @@ impl Manager {
         info!(names = ?issued.names(), "a certificate of the authority is in use");
         self.install(issued, false);
         self.renewal.ordered_at = Some((self.now)());
-        Ok(Step::Idle(Duration::ZERO))
+        Ok(StepEnd::Idle(Duration::ZERO))
     }
 
     /// Time until the renewal; `None` if it is due.

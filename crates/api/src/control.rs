@@ -32,7 +32,7 @@ pub mod workspaces;
 
 use serde_json::Value;
 
-pub use self::operation::{Access, Answer, Body, Method, Operation, Parameter, Shape};
+pub use self::operation::{Access, Body, Method, Operation, Parameter, Shape, SuccessResponse};
 pub use self::paging::{DEFAULT_PAGE_SIZE, MAX_PAGE, MAX_PAGE_SIZE, Paging};
 pub(crate) use self::paging::{ORDER, PAGE, PAGE_SIZE, TIME_ORDER, page, page_size};
 pub use self::schema::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, Schemas};

@@ -40,7 +40,7 @@ pub async fn record(
     actor: &Actor,
     workspace: Option<WorkspaceId>,
     action: Action,
-    target: Target,
+    target: AuditTarget,
     now: Timestamp,
 ) -> HandlerResult<()> {
     record_with(tx, actor, workspace, action, target, json!({}), now).await
@@ -52,7 +52,7 @@ pub async fn record_with(
     actor: &Actor,
     workspace: Option<WorkspaceId>,
     action: Action,
-    target: Target,
+    target: AuditTarget,
     details: Value,
     now: Timestamp,
 ) -> HandlerResult<()> {
@@ -127,7 +127,7 @@ impl Actor {
 
 /// Object of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum AuditTarget {
     User(UserId),
     Workspace(WorkspaceId),
     Invitation(InvitationId),
@@ -136,7 +136,7 @@ pub enum Target {
     Tunnel(TunnelId),
 }
 
-impl Target {
+impl AuditTarget {
     fn kind_and_id(self) -> (&'static str, String) {
         match self {
             Self::User(id) => ("user", id.to_string()),

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 
 use tokio_util::task::AbortOnDropHandle;
 
-use self::writer::{Target, Writer};
+use self::writer::{LogTarget, Writer};
 use crate::signals::{Signal, Signals};
 
 /// Counts lines that were not written.
@@ -58,7 +58,7 @@ impl AccessLog {
     /// # Errors
     /// The file cannot be opened, or the thread cannot be started.
     pub fn open(path: &Path) -> io::Result<(Self, AccessLogThread)> {
-        let target = Target::open(path)?;
+        let target = LogTarget::open(path)?;
         let (queue, messages) = sync_channel(MAX_QUEUED_LINES);
         let shared = Arc::new(AccessLogState::default());
         let writer = Writer::new(target, messages, Arc::clone(&shared));

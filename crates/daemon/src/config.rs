@@ -227,9 +227,9 @@ impl fmt::Display for ConfigError {
             write!(f, "{origin}: ")?;
         }
         if !self.key.is_empty() {
-            write!(f, "{}: ", Line(&self.key))?;
+            write!(f, "{}: ", SingleLine(&self.key))?;
         }
-        Line(&self.message).fmt(f)
+        SingleLine(&self.message).fmt(f)
     }
 }
 
@@ -238,16 +238,16 @@ impl std::error::Error for ConfigError {}
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File { path, line, column } => write!(f, "{}:{line}:{column}", Line(path)),
-            Self::Environment(name) => Line(name).fmt(f),
+            Self::File { path, line, column } => write!(f, "{}:{line}:{column}", SingleLine(path)),
+            Self::Environment(name) => SingleLine(name).fmt(f),
         }
     }
 }
 
 /// A text for one line of a terminal, because keys and names can contain any characters.
-struct Line<'a>(&'a str);
+struct SingleLine<'a>(&'a str);
 
-impl fmt::Display for Line<'_> {
+impl fmt::Display for SingleLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.chars().try_for_each(|character| {
             if character.is_control() {

@@ -13,9 +13,9 @@
 //!   shows if another call after more bytes arrived is worthwhile.
 //! * [`BodyReader`]: the positions of payload and end in the bytes that follow the head.
 //! * [`write_request_line`], [`write_status_line`], [`write_field`], [`write_chunk_head`]:
-//!   serialization. They only accept [`Method`], [`Target`], [`FieldName`] and [`FieldValue`],
+//!   serialization. They only accept [`Method`], [`RequestTarget`], [`FieldName`] and [`FieldValue`],
 //!   which cannot contain a line ending.
-//! * [`Target::parse`], [`Authority::parse`]: the same rules for the pseudo-header fields of
+//! * [`RequestTarget::parse`], [`Authority::parse`]: the same rules for the pseudo-header fields of
 //!   HTTP/2.
 //!
 //! This crate has no sockets, tunnels, credentials or problem documents.
@@ -48,7 +48,7 @@ pub use request::{BodyLength, Refusal, RequestHead, parse_request};
 pub use response::{
     ANSWERS_TLS, MalformedResponseError, ResponseBody, ResponseHead, parse_response,
 };
-pub use target::{EncodedLine, Target, encode_request_line, encode_target};
+pub use target::{EncodedLine, RequestTarget, encode_request_line, encode_target};
 pub use value::{FieldName, FieldValue, FieldValueBuf};
 pub use write::{
     CHUNK_END, HEAD_END, LAST_CHUNK, write_chunk_head, write_field, write_request_line,

@@ -10,7 +10,7 @@ use crate::framing_fields::{BARE_LINE_FEED, FramingFields, MessageKind};
 use crate::head::{Limits, MAX_METHOD_BYTES, Progress, Version};
 use crate::method::{Method, MethodError};
 use crate::protocol::Protocols;
-use crate::target::Target;
+use crate::target::RequestTarget;
 
 /// The head of a request that has only one interpretation.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ pub struct RequestHead<'b> {
     /// The method; `CONNECT` is refused earlier.
     pub method: Method<'b>,
     /// Path and query; the absolute form is already reduced to them.
-    pub target: Target<'b>,
+    pub target: RequestTarget<'b>,
     /// The value of the `Host` field.
     pub authority: Authority<'b>,
     /// The client's version.
@@ -174,7 +174,7 @@ fn interpret_head<'b>(
     let host = facts.host.ok_or(Refusal::invalid("no Host"))?;
     let authority = Authority::parse(host).ok_or(Refusal::invalid("Host is malformed"))?;
     let raw_target = tokens.path.unwrap_or_default().as_bytes();
-    let target = Target::parse_http1(method, raw_target, host).map_err(Refusal::invalid)?;
+    let target = RequestTarget::parse_http1(method, raw_target, host).map_err(Refusal::invalid)?;
     let version = Version::from_minor(tokens.version.unwrap_or_default());
     let is_http11 = version == Version::Http11;
     if facts.chunked && !is_http11 {

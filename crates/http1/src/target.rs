@@ -9,12 +9,12 @@ use crate::method::Method;
 ///
 /// `Debug` prints only the path: a query may contain a credential.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Target<'b> {
+pub struct RequestTarget<'b> {
     path: &'b str,
     query: Option<&'b str>,
 }
 
-impl<'b> Target<'b> {
+impl<'b> RequestTarget<'b> {
     /// Parses an origin-form target or `*` (RFC 9112 §3.2.1, §3.2.4), such as the `:path` of an
     /// HTTP/2 request. The error is a reason that may be shown to the client.
     ///
@@ -129,7 +129,7 @@ impl<'b> Target<'b> {
     }
 }
 
-impl fmt::Debug for Target<'_> {
+impl fmt::Debug for RequestTarget<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let query = if self.query.is_some() { "?…" } else { "" };
         write!(f, "{:?}{query}", self.path)

@@ -5,7 +5,7 @@
 //! or it cannot be written.
 
 use crate::method::Method;
-use crate::target::Target;
+use crate::target::RequestTarget;
 use crate::value::{FieldName, FieldValue};
 use std::num::NonZeroUsize;
 
@@ -19,7 +19,7 @@ pub const CHUNK_END: &[u8] = b"\r\n";
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// Writes `method target HTTP/1.1`.
-pub fn write_request_line(out: &mut Vec<u8>, method: Method<'_>, target: Target<'_>) {
+pub fn write_request_line(out: &mut Vec<u8>, method: Method<'_>, target: RequestTarget<'_>) {
     out.extend_from_slice(method.as_str().as_bytes());
     out.push(b' ');
     out.extend_from_slice(target.path().as_bytes());
@@ -71,7 +71,9 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 mod tests {
     use std::num::NonZeroUsize;
 
-    use super::{Target, write_chunk_head, write_field, write_request_line, write_status_line};
+    use super::{
+        RequestTarget, write_chunk_head, write_field, write_request_line, write_status_line,
+    };
     use crate::{FieldValue, Method, field_name, field_value};
 
     #[test]
@@ -80,12 +82,12 @@ mod tests {
         write_request_line(
             &mut out,
             Method::Get,
-            Target::parse(Method::Get, b"/a?b=c").unwrap(),
+            RequestTarget::parse(Method::Get, b"/a?b=c").unwrap(),
         );
         write_request_line(
             &mut out,
             Method::Options,
-            Target::parse(Method::Options, b"*").unwrap(),
+            RequestTarget::parse(Method::Options, b"*").unwrap(),
         );
         write_status_line(&mut out, 200, field_value!("OK"));
         write_status_line(&mut out, 599, FieldValue::default());

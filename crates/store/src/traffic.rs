@@ -17,7 +17,7 @@ use crate::error::{Bug, Error};
 
 /// Length of the intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum TrafficStep {
     /// Minutes.
     Minute,
     /// Hours.
@@ -102,7 +102,7 @@ statements! {
 pub async fn add(
     tx: &mut Tx,
     project: ProjectId,
-    (step, starts_at): (Step, Timestamp),
+    (step, starts_at): (TrafficStep, Timestamp),
     tunnels: &BTreeMap<String, Traffic>,
 ) -> Result<(), Error> {
     let names: Vec<CountedName> = sql(NAMES)
@@ -164,7 +164,7 @@ fn limited(
 pub async fn series(
     conn: &mut Conn,
     project: ProjectId,
-    (step, period): (Step, Period),
+    (step, period): (TrafficStep, Period),
     tunnel: &str,
     limit: u32,
 ) -> Result<Vec<Point>, Error> {
@@ -182,7 +182,7 @@ pub async fn series(
 pub async fn tunnels(
     conn: &mut Conn,
     project: ProjectId,
-    (step, period): (Step, Period),
+    (step, period): (TrafficStep, Period),
     limit: u32,
 ) -> Result<Vec<Point>, Error> {
     let (start, end) = bounds(period);
@@ -197,7 +197,7 @@ pub async fn tunnels(
 /// Deletes at most `limit` rows of intervals that started before this time. Returns their number.
 pub async fn purge(
     tx: &mut Tx,
-    step: Step,
+    step: TrafficStep,
     kept_from: Timestamp,
     limit: u32,
 ) -> Result<u64, Error> {
@@ -205,7 +205,7 @@ pub async fn purge(
     old.bind(limit).execute(tx).await
 }
 
-impl Step {
+impl TrafficStep {
     /// Length of an interval in seconds.
     pub const fn seconds(self) -> i64 {
         match self {
@@ -320,8 +320,8 @@ mod tests {
     #[test]
     fn an_interval_contains_its_start() {
         let at: Timestamp = "2026-01-01T10:59:59.9Z".parse().unwrap();
-        let start = |step: Step| step.start_of(at).to_string();
-        assert_eq!(start(Step::Minute), "2026-01-01T10:59:00Z");
-        assert_eq!(start(Step::Hour), "2026-01-01T10:00:00Z");
+        let start = |step: TrafficStep| step.start_of(at).to_string();
+        assert_eq!(start(TrafficStep::Minute), "2026-01-01T10:59:00Z");
+        assert_eq!(start(TrafficStep::Hour), "2026-01-01T10:00:00Z");
     }
 }

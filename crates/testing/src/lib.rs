@@ -8,7 +8,8 @@
 //! * [`TestEngine`], [`TestTunnel`]: an engine, and a service that it publishes.
 //! * [`FakePlatform`]: the platform that a managed engine follows and reports to.
 //! * [`Upstream`]: well-behaved servers, over HTTP/1.1, h2c, TLS, WebSocket and gRPC.
-//! * [`ScriptedUpstream`]: misbehaving HTTP/1.1 servers; [`ClosedPort`]: an address without a server.
+//! * [`ScriptedUpstream`]: misbehaving HTTP/1.1 servers; [`ClosedPort`]: an address without a
+//!   server.
 //! * [`Visitor`]: a client of an edge, raw ([`RawVisitor`]), over HTTP/2 ([`H2Visitor`]) or as any
 //!   TLS client.
 //! * [`grpc`]: a service with all four kinds of calls, and its client.
@@ -40,4 +41,4 @@ pub use engine::TestEngine;
 pub use platform::{FakePlatform, TestApp};
 pub use tunnel::TestTunnel;
 pub use upstream::{EventSource, Gate, Report, ScriptedUpstream, Step, Upstream};
-pub use visitor::{Answer, H2Body, H2Visitor, RawVisitor, Stream, Visitor};
+pub use visitor::{H2Body, H2Visitor, RawVisitor, ReceivedResponse, Stream, Visitor};

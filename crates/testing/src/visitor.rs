@@ -13,7 +13,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-pub use answer::Answer;
+pub use answer::ReceivedResponse;
 pub use h2::{H2Body, H2Visitor};
 pub use raw::{RawVisitor, Stream};
 

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use wire::pool::{
-    FrameType, HEAD_LEN, Head, MAX_CHUNK, MAX_OPEN, ReceivedFrame, Side, Step, StreamOpen,
+    FrameType, HEAD_LEN, Head, MAX_CHUNK, MAX_OPEN, PoolFrame, ReceivedFrame, Side, StreamOpen,
     StreamReset, StreamState,
 };
 
@@ -51,7 +51,7 @@ impl<T: Stream> StandingConnection<T> {
     /// If the opening is too long, or the connection is retired.
     pub fn open(self, open: &StreamOpen) -> io::Result<FramedStream<T>> {
         let mut framed = FramedStream::new(self);
-        framed.state.on_send(Step::Open).map_err(violation)?;
+        framed.state.on_send(PoolFrame::Open).map_err(violation)?;
         open.encode_frame(&mut framed.queued).map_err(violation)?;
         Ok(framed)
     }
@@ -62,7 +62,7 @@ impl<T: Stream> StandingConnection<T> {
     /// # Errors
     /// If the connection is retired.
     pub fn into_lane(mut self) -> io::Result<(Lane, lane::Driver<T>)> {
-        self.state.on_send(Step::Lane).map_err(violation)?;
+        self.state.on_send(PoolFrame::Lane).map_err(violation)?;
         let head = Head::new(FrameType::Lane, 0).map_err(violation)?;
         Ok(Lane::engine(self.io, &head.encode()))
     }
@@ -185,7 +185,7 @@ impl<T: Stream> FramedStream<T> {
     pub fn reset(&mut self, reason: Option<wire::Error>) {
         let stream = self.state.stream();
         // Refused if the stream is over or was aborted already: nothing has to be sent then.
-        if self.state.on_send(Step::Reset { stream }).is_ok() {
+        if self.state.on_send(PoolFrame::Reset { stream }).is_ok() {
             let reset = StreamReset {
                 stream,
                 error: reason,
@@ -201,7 +201,7 @@ impl<T: Stream> FramedStream<T> {
         if self.unwritten_payload > 0 {
             return;
         }
-        if self.state.on_send(Step::End).is_ok()
+        if self.state.on_send(PoolFrame::End).is_ok()
             && let Ok(end) = Head::new(FrameType::End, 0)
         {
             self.queued.extend_from_slice(&end.encode());
@@ -232,8 +232,8 @@ impl<T: Stream> FramedStream<T> {
     }
 
     /// Waits for the end of the peer's direction, after we have aborted the stream. Returns true if
-    /// the peer completed it, and false if it aborted the stream or the connection failed. Bytes that
-    /// it still sends are discarded.
+    /// the peer completed it, and false if it aborted the stream or the connection failed. Bytes
+    /// that it still sends are discarded.
     pub fn poll_peer_end(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         if self.unwritten_payload > 0 {
             // The abort cannot be sent within a chunk.
@@ -272,7 +272,9 @@ impl<T: Stream> FramedStream<T> {
                 self.receive_reset()?;
             }
             FrameType::Retire => {
-                self.state.on_receive(Step::Retire).map_err(violation)?;
+                self.state
+                    .on_receive(PoolFrame::Retire)
+                    .map_err(violation)?;
                 self.retired = true;
             }
             _ => return Poll::Ready(Err(violation("a frame after the end of a stream"))),
@@ -284,7 +286,7 @@ impl<T: Stream> FramedStream<T> {
     /// Handles a RESET whose payload has been read.
     fn receive_reset(&mut self) -> io::Result<()> {
         let reset = StreamReset::decode_payload(&self.small_payload).map_err(violation)?;
-        let step = Step::Reset {
+        let step = PoolFrame::Reset {
             stream: reset.stream,
         };
         if self.state.on_receive(step).map_err(violation)? == ReceivedFrame::Reset {
@@ -354,14 +356,14 @@ impl<T: Stream> FramedStream<T> {
             match head.kind() {
                 FrameType::Open => {
                     ready!(self.poll_small(cx, head.payload_len()))?;
-                    self.state.on_receive(Step::Open).map_err(violation)?;
+                    self.state.on_receive(PoolFrame::Open).map_err(violation)?;
                     let open =
                         StreamOpen::decode_payload(&self.small_payload).map_err(violation)?;
                     self.next_frame();
                     return Poll::Ready(Ok(Some(OpeningState::Stream(open))));
                 }
                 FrameType::Lane => {
-                    self.state.on_receive(Step::Lane).map_err(violation)?;
+                    self.state.on_receive(PoolFrame::Lane).map_err(violation)?;
                     return Poll::Ready(Ok(Some(OpeningState::Lane)));
                 }
                 // A reset that crossed the end of the previous stream.
@@ -369,7 +371,7 @@ impl<T: Stream> FramedStream<T> {
                     ready!(self.poll_small(cx, head.payload_len()))?;
                     let reset =
                         StreamReset::decode_payload(&self.small_payload).map_err(violation)?;
-                    let step = Step::Reset {
+                    let step = PoolFrame::Reset {
                         stream: reset.stream,
                     };
                     self.state.on_receive(step).map_err(violation)?;
@@ -407,11 +409,11 @@ impl<T: Stream> FramedStream<T> {
             };
             match head.kind() {
                 FrameType::Data => {
-                    self.state.on_receive(Step::Data).map_err(violation)?;
+                    self.state.on_receive(PoolFrame::Data).map_err(violation)?;
                     self.unread_payload = head.payload_len();
                 }
                 FrameType::End => {
-                    self.state.on_receive(Step::End).map_err(violation)?;
+                    self.state.on_receive(PoolFrame::End).map_err(violation)?;
                     self.incoming = IncomingState::Ended;
                 }
                 FrameType::Reset => {
@@ -419,7 +421,9 @@ impl<T: Stream> FramedStream<T> {
                     self.receive_reset()?;
                 }
                 FrameType::Retire => {
-                    self.state.on_receive(Step::Retire).map_err(violation)?;
+                    self.state
+                        .on_receive(PoolFrame::Retire)
+                        .map_err(violation)?;
                     self.retired = true;
                 }
                 FrameType::Open | FrameType::Lane => {
@@ -495,7 +499,7 @@ impl<T: Stream> AsyncWrite for FramedStream<T> {
             return Poll::Ready(Ok(0));
         }
         if this.unwritten_payload == 0 {
-            if this.state.on_send(Step::Data).is_err() {
+            if this.state.on_send(PoolFrame::Data).is_err() {
                 return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
             }
             let len = buf.len().min(MAX_CHUNK);
@@ -538,7 +542,7 @@ impl<T: Stream> AsyncWrite for FramedStream<T> {
         if self.unwritten_payload > 0 {
             return Poll::Ready(Err(violation("a chunk was left half written")));
         }
-        if self.state.on_send(Step::End).is_ok() {
+        if self.state.on_send(PoolFrame::End).is_ok() {
             let end = Head::new(FrameType::End, 0).map_err(violation)?;
             self.queued.extend_from_slice(&end.encode());
         }

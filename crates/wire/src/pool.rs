@@ -28,4 +28,4 @@ mod tests;
 
 pub use head::{FrameType, HEAD_LEN, Head, HeadError, MAX_CHUNK, MAX_OPEN, MAX_RESET};
 pub use payload::{PayloadError, REPORT_REQUEST, StreamOpen, StreamReset, hello};
-pub use state::{ProtocolError, ReceivedFrame, Side, Step, StreamState};
+pub use state::{PoolFrame, ProtocolError, ReceivedFrame, Side, StreamState};

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use self::names::{NameRequest, NextStep, Progress, RunningStep, Schedule};
-use super::{Certificate, Manager, Renewal, Step, USUAL_QUESTION, random};
+use super::{Certificate, Manager, Renewal, StepEnd, USUAL_QUESTION, random};
 use crate::challenges::Challenges;
 use crate::client::AuthorityClient;
 use crate::error::OrderError;
@@ -276,12 +276,12 @@ async fn advance(manager: &mut Manager, progress: &mut Progress) -> Result<NextS
         return Ok(NextStep::Order { is_renewal });
     }
     match manager.order(progress.failures).await? {
-        Step::Idle(wait) => {
+        StepEnd::Idle(wait) => {
             progress.has_permit = false;
             progress.failures = 0;
             Ok(NextStep::After(wait))
         }
-        Step::Locked => Ok(NextStep::After(LOCK_POLL)),
+        StepEnd::Locked => Ok(NextStep::After(LOCK_POLL)),
     }
 }
 

@@ -86,7 +86,7 @@ async fn an_order_continues_when_the_clock_is_corrected() {
     let ordered = key(&state_dir, "order.json");
 
     time.store(jiff::Timestamp::now().as_second(), Ordering::Relaxed);
-    assert!(matches!(manager.step(1).await, Ok(Step::Idle(_))));
+    assert!(matches!(manager.step(1).await, Ok(StepEnd::Idle(_))));
     assert!(manager.certificate().current().is_some());
     assert_eq!(key(&state_dir, CERTIFICATE_FILE), ordered, "no other order");
     assert!(!state_dir.join("order.json").exists());

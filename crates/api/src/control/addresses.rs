@@ -5,7 +5,7 @@ use serde_json::json;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Body, Method, Operation, Schemas, add};
+use super::{Access, Body, Method, Operation, Schemas, SuccessResponse, add};
 
 /// The reserved addresses of a project.
 pub const LIST: &Operation = &Operation::get(
@@ -23,7 +23,7 @@ pub const RESERVE: &Operation = &Operation {
     summary: "Reserve a TCP address",
     access: WRITE,
     body: Some(Body::optional("ReserveTcpAddress", || json!({}))),
-    answer: Answer::json(201, "TcpAddress"),
+    answer: SuccessResponse::json(201, "TcpAddress"),
     refusals: &[409],
     ..*LIST
 };
@@ -35,7 +35,7 @@ pub const RELEASE: &Operation = &Operation {
     path: "/api/projects/tunnels/{project_id}/addresses/{address_id}",
     summary: "Release a reserved TCP address",
     access: WRITE,
-    answer: Answer::NO_CONTENT,
+    answer: SuccessResponse::NO_CONTENT,
     ..*LIST
 };
 

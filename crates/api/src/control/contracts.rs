@@ -3,7 +3,7 @@
 
 use types::problem::ProblemBody;
 
-use super::{Access, Answer, Method, Operation, Schemas, add};
+use super::{Access, Method, Operation, Schemas, SuccessResponse, add};
 use crate::engine::OPENAPI_MEDIA_TYPE;
 
 /// The control plane's document.
@@ -16,7 +16,7 @@ pub const CONTROL_PLANE: &Operation = &Operation {
         "/api/openapi.json",
         "This document",
         Access::Public,
-        Answer::of_type(OPENAPI_MEDIA_TYPE, "AnyObject"),
+        SuccessResponse::of_type(OPENAPI_MEDIA_TYPE, "AnyObject"),
     )
 };
 
@@ -33,7 +33,7 @@ pub const API_CATALOG: &Operation = &Operation {
     id: "get_api_catalog",
     path: "/.well-known/api-catalog",
     summary: "The API catalog",
-    answer: Answer::of_type(LINKSET_MEDIA_TYPE, "AnyObject"),
+    answer: SuccessResponse::of_type(LINKSET_MEDIA_TYPE, "AnyObject"),
     ..*CONTROL_PLANE
 };
 
@@ -42,7 +42,7 @@ pub const API_CATALOG_HEAD: &Operation = &Operation {
     id: "head_api_catalog",
     method: Method::Head,
     summary: "The header fields of the API catalog",
-    answer: Answer {
+    answer: SuccessResponse {
         status: 200,
         content: None,
     },
@@ -55,7 +55,7 @@ pub const JWKS: &Operation = &Operation {
     path: "/.well-known/jwks.json",
     summary: "The public keys of the platform's tokens",
     stable: false,
-    answer: Answer::of_type(JWKS_MEDIA_TYPE, "AnyObject"),
+    answer: SuccessResponse::of_type(JWKS_MEDIA_TYPE, "AnyObject"),
     ..*CONTROL_PLANE
 };
 

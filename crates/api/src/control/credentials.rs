@@ -6,8 +6,8 @@ use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
 use super::{
-    Access, Answer, Body, Method, Operation, PAGE, Parameter, Schemas, add, not_null, page,
-    page_size,
+    Access, Body, Method, Operation, PAGE, Parameter, Schemas, SuccessResponse, add, not_null,
+    page, page_size,
 };
 
 /// Lists the caller's credentials.
@@ -73,7 +73,7 @@ pub const CREATE: &Operation = &Operation {
             Permission::AccountCredentialsReadWrite,
             &[rule(&["create"])],
         ),
-        Answer::json(201, "IssuedCredential"),
+        SuccessResponse::json(201, "IssuedCredential"),
     )
 };
 
@@ -94,7 +94,7 @@ pub const ROTATE: &Operation = &Operation {
             Permission::AccountCredentialsReadWrite,
             &[rule(&["update"])],
         ),
-        Answer::json(200, "IssuedCredential"),
+        SuccessResponse::json(200, "IssuedCredential"),
     )
 };
 
@@ -116,7 +116,7 @@ pub const REVOKE: &Operation = &Operation {
             Permission::AccountCredentialsReadWrite,
             &[rule(&["delete"])],
         ),
-        Answer::NO_CONTENT,
+        SuccessResponse::NO_CONTENT,
     )
 };
 

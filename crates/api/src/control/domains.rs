@@ -1,4 +1,5 @@
-//! Custom domains of a project: host names outside the platform under which its tunnels are published.
+//! Custom domains of a project: host names outside the platform under which its tunnels are
+//! published.
 
 mod certificate;
 
@@ -7,7 +8,7 @@ use serde_json::json;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Body, Method, Operation, Schemas, add, not_null};
+use super::{Access, Body, Method, Operation, Schemas, SuccessResponse, add, not_null};
 
 pub use self::certificate::{
     DELETE_CERTIFICATE, DomainCertificate, DomainCertificateSource, MAX_CHAIN_BYTES, MAX_KEY_BYTES,
@@ -36,7 +37,7 @@ pub const CREATE: &Operation = &Operation {
         "/api/projects/tunnels/{project_id}/domains",
         "Add a custom domain; the response has the DNS records to enter",
         WRITE,
-        Answer::json(201, "Domain"),
+        SuccessResponse::json(201, "Domain"),
     )
 };
 
@@ -55,7 +56,7 @@ pub const DELETE: &Operation = &Operation {
     method: Method::Delete,
     summary: "Remove a custom domain",
     access: WRITE,
-    answer: Answer::NO_CONTENT,
+    answer: SuccessResponse::NO_CONTENT,
     ..*GET
 };
 
@@ -68,7 +69,7 @@ pub const VERIFY: &Operation = &Operation {
         "/api/projects/tunnels/{project_id}/domains/{domain_id}/verify",
         "Check the DNS records of a custom domain",
         WRITE,
-        Answer::json(200, "Domain"),
+        SuccessResponse::json(200, "Domain"),
     )
 };
 
@@ -168,8 +169,8 @@ pub enum DomainRecordPurpose {
 pub struct DomainRecord {
     /// Purpose.
     pub purpose: DomainRecordPurpose,
-    /// Type. Instead of a CNAME record, the name may have ALIAS, A or AAAA records with the addresses
-    /// of the value, as is necessary at the apex of a zone.
+    /// Type. Instead of a CNAME record, the name may have ALIAS, A or AAAA records with the
+    /// addresses of the value, as is necessary at the apex of a zone.
     #[serde(rename = "type")]
     #[schema(example = "TXT")]
     pub kind: String,

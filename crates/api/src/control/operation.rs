@@ -23,7 +23,7 @@ pub struct Operation {
     /// The request body.
     pub body: Option<Body>,
     /// The response on success.
-    pub answer: Answer,
+    pub answer: SuccessResponse,
     /// Error statuses in addition to those that follow from the other fields: see
     /// [`Operation::every_refusal`].
     pub refusals: &'static [u16],
@@ -38,7 +38,7 @@ impl Operation {
         path: &'static str,
         summary: &'static str,
         access: Access,
-        answer: Answer,
+        answer: SuccessResponse,
     ) -> Self {
         Self {
             id,
@@ -62,7 +62,7 @@ impl Operation {
         access: Access,
         schema: &'static str,
     ) -> Self {
-        let answer = Answer::json(200, schema);
+        let answer = SuccessResponse::json(200, schema);
         Self::new(id, Method::Get, path, summary, access, answer)
     }
 
@@ -246,13 +246,13 @@ impl Body {
 
 /// The response on success.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer {
+pub struct SuccessResponse {
     pub status: u16,
     /// Media type and component schema; `None`: no body.
     pub content: Option<(&'static str, &'static str)>,
 }
 
-impl Answer {
+impl SuccessResponse {
     /// A response with a JSON body of a component schema.
     pub const fn json(status: u16, schema: &'static str) -> Self {
         Self {

@@ -11,7 +11,8 @@ use utoipa::ToSchema;
 
 use super::people::AUDIT_QUERY;
 use super::{
-    Access, Answer, Body, Method, ORDER, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add, page,
+    Access, Body, Method, ORDER, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, SuccessResponse,
+    add, page,
 };
 
 /// All users.
@@ -74,7 +75,7 @@ pub const END_USER_SESSION: &Operation = &Operation {
         "/api/operator/users/{user_id}/sessions/{session_id}",
         "End a browser session of a user",
         WRITE,
-        Answer::NO_CONTENT,
+        SuccessResponse::NO_CONTENT,
     )
 };
 
@@ -253,7 +254,7 @@ const fn resume(
             path,
             summary,
             WRITE,
-            Answer::json(200, schema),
+            SuccessResponse::json(200, schema),
         )
     }
 }

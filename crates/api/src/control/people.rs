@@ -5,7 +5,9 @@ use serde_json::Value;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Method, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add, page};
+use super::{
+    Access, Method, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, SuccessResponse, add, page,
+};
 
 /// The person behind the credential. Any valid credential is enough; no permission is needed.
 pub const GET_USER: &Operation = &Operation::get(
@@ -80,7 +82,7 @@ pub const END_SESSION: &Operation = &Operation::new(
             actions: &["delete"],
         }],
     ),
-    Answer::NO_CONTENT,
+    SuccessResponse::NO_CONTENT,
 );
 
 /// The operations of this module.

@@ -6,7 +6,7 @@ use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
 use super::plans::{BillingImpact, Plan, UnavailableReason};
-use super::{Access, Answer, Body, Method, Operation, Parameter, Schemas, add};
+use super::{Access, Body, Method, Operation, Parameter, Schemas, SuccessResponse, add};
 
 /// Shows the effects of another plan on a project.
 pub const PREVIEW: &Operation = &Operation {
@@ -53,7 +53,7 @@ pub const CHANGE: &Operation = &Operation {
                 actions: &["update"],
             }],
         ),
-        Answer::json(200, "Project"),
+        SuccessResponse::json(200, "Project"),
     )
 };
 

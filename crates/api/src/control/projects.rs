@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 
 use super::plans::{Plan, Provider};
 use super::{
-    Access, Answer, Body, Method, ORDER, Operation, PAGE, Parameter, Schemas, add, page, page_size,
+    Access, Body, Method, ORDER, Operation, PAGE, Parameter, Schemas, SuccessResponse, add, page,
+    page_size,
 };
 
 /// The projects that the caller may see (CP-2).
@@ -75,7 +76,7 @@ pub const CREATE: &Operation = &Operation {
         "/api/workspaces/{workspace_id}/projects/tunnels",
         "Create a project as previewed",
         write(&[rule(&["create"])]),
-        Answer::json(201, "Project"),
+        SuccessResponse::json(201, "Project"),
     )
 };
 
@@ -92,7 +93,7 @@ pub const UPDATE: &Operation = &Operation {
         "/api/projects/tunnels/{project_id}",
         "Rename a project",
         write(&[rule(&["update"])]),
-        Answer::json(200, "Project"),
+        SuccessResponse::json(200, "Project"),
     )
 };
 
@@ -103,7 +104,7 @@ pub const DELETE: &Operation = &Operation::new(
     "/api/projects/tunnels/{project_id}",
     "Delete a project",
     write(&[rule(&["delete"])]),
-    Answer::NO_CONTENT,
+    SuccessResponse::NO_CONTENT,
 );
 
 /// Moves a project to another workspace.
@@ -119,7 +120,7 @@ pub const TRANSFER: &Operation = &Operation {
         "/api/projects/tunnels/{project_id}/transfer",
         "Move a project to another workspace",
         write(&[rule(&["transfer"])]),
-        Answer::json(200, "Project"),
+        SuccessResponse::json(200, "Project"),
     )
 };
 

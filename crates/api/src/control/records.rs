@@ -34,7 +34,7 @@ pub const TURN_USAGE: &Operation = &Operation {
     id: "get_tunnels_project_turn_usage",
     path: "/api/projects/tunnels/{project_id}/turn/usage",
     summary: "Get the TURN usage of a project",
-    answer: super::Answer::json(200, "TurnUsage"),
+    answer: super::SuccessResponse::json(200, "TurnUsage"),
     ..*USAGE
 };
 
@@ -285,8 +285,8 @@ pub enum Resolution {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TrafficSeries {
-    /// Name of the tunnel. Absent: the whole project, or among series of tunnels all visits of other
-    /// tunnels and of none.
+    /// Name of the tunnel. Absent: the whole project, or among series of tunnels all visits of
+    /// other tunnels and of none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "web")]
     pub tunnel: Option<String>,

@@ -5,7 +5,7 @@ use serde_json::json;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Body, Method, Operation, Schemas, add, not_null};
+use super::{Access, Body, Method, Operation, Schemas, SuccessResponse, add, not_null};
 
 /// Returns the policy.
 pub const GET: &Operation = &Operation::get(
@@ -52,7 +52,7 @@ pub const DELETE: &Operation = &Operation {
     method: Method::Delete,
     summary: "Reset the policy of a project to its defaults",
     access: WRITE,
-    answer: Answer::NO_CONTENT,
+    answer: SuccessResponse::NO_CONTENT,
     refusals: &[409],
     ..*GET
 };
@@ -106,8 +106,8 @@ macro_rules! policy {
 }
 
 policy! {
-    /// Policy of every published tunnel of a project, in addition to the tunnel's own options. A list
-    /// or version that is not set does not restrict anything.
+    /// Policy of every published tunnel of a project, in addition to the tunnel's own options. A
+    /// list or version that is not set does not restrict anything.
     ProjectSettings {
         /// Access of visitors without a proof.
         // The store keeps only the values that differ from the defaults; a response has both.

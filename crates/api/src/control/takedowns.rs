@@ -1,12 +1,14 @@
-//! Host names of tunnels that an operator has taken down: operations for operators, and the list for
-//! the members of a project.
+//! Host names of tunnels that an operator has taken down: operations for operators, and the list
+//! for the members of a project.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Body, Method, Operation, PAGE, PAGE_SIZE, Schemas, add, page};
+use super::{
+    Access, Body, Method, Operation, PAGE, PAGE_SIZE, Schemas, SuccessResponse, add, page,
+};
 
 /// All taken down host names.
 pub const LIST: &Operation = &Operation {
@@ -34,7 +36,7 @@ pub const CREATE: &Operation = &Operation {
         "/api/operator/takedowns",
         "Take down a host name of a tunnel",
         WRITE,
-        Answer::json(201, "Takedown"),
+        SuccessResponse::json(201, "Takedown"),
     )
 };
 
@@ -47,7 +49,7 @@ pub const DELETE: &Operation = &Operation {
         "/api/operator/takedowns/{hostname}",
         "Restore a host name that was taken down",
         WRITE,
-        Answer::NO_CONTENT,
+        SuccessResponse::NO_CONTENT,
     )
 };
 
@@ -89,8 +91,8 @@ const WRITE: Access = Access::Operator(&[Rule {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateTakedown {
-    /// Name of a published tunnel, without a port: below the domain of the cluster, or a custom domain.
-    /// The tunnel does not have to be online.
+    /// Name of a published tunnel, without a port: below the domain of the cluster, or a custom
+    /// domain. The tunnel does not have to be online.
     #[schema(
         example = "shop-0a1b2c3d.t.eu.svc.example.com",
         min_length = 1,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Body, Method, Operation, Schemas, add};
+use super::{Access, Body, Method, Operation, Schemas, SuccessResponse, add};
 
 /// Mints a delegated token.
 pub const MINT_TOKEN: &Operation = &Operation {
@@ -30,7 +30,7 @@ pub const MINT_TOKEN: &Operation = &Operation {
                 actions: &["create"],
             }],
         ),
-        Answer::json(200, "MintedToken"),
+        SuccessResponse::json(200, "MintedToken"),
     )
 };
 

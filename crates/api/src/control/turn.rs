@@ -5,7 +5,7 @@ use serde_json::json;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Body, Method, Operation, Schemas, add, not_null};
+use super::{Access, Body, Method, Operation, Schemas, SuccessResponse, add, not_null};
 
 /// Issues a TURN credential for the project with an id.
 pub const ISSUE_BY_ID: &Operation = &Operation {
@@ -27,7 +27,7 @@ pub const ISSUE_BY_ID: &Operation = &Operation {
                 actions: &["create"],
             }],
         ),
-        Answer::json(200, "TurnCredential"),
+        SuccessResponse::json(200, "TurnCredential"),
     )
 };
 
@@ -48,7 +48,7 @@ pub const RELAY_KEY: &Operation = &Operation {
         "/keyrings/turn/{keyring}",
         "The public key of a realm's relay, as <realm>.spki.der.hex: SPKI in DER, in hex",
         Access::Public,
-        Answer::of_type("text/plain; charset=utf-8", "RelayKey"),
+        SuccessResponse::of_type("text/plain; charset=utf-8", "RelayKey"),
     )
 };
 

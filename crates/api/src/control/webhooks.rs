@@ -9,8 +9,8 @@ use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
 use super::{
-    Access, Answer, Body, Method, ORDER, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add,
-    not_null, page,
+    Access, Body, Method, ORDER, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, SuccessResponse,
+    add, not_null, page,
 };
 
 pub use self::deliveries::{
@@ -66,7 +66,7 @@ pub const CREATE: &Operation = &Operation {
         "/api/projects/tunnels/{project_id}/webhooks",
         "Create a webhook; the response contains its signing secret, once",
         write(&[rule(&["create"])]),
-        Answer::json(201, "WebhookWithSecret"),
+        SuccessResponse::json(201, "WebhookWithSecret"),
     )
 };
 
@@ -90,7 +90,7 @@ pub const UPDATE: &Operation = &Operation {
         || json!({"status": "disabled"}),
     )),
     access: UPDATES,
-    answer: Answer::json(200, "Webhook"),
+    answer: SuccessResponse::json(200, "Webhook"),
     refusals: &[409],
     ..*GET
 };
@@ -101,7 +101,7 @@ pub const DELETE: &Operation = &Operation {
     method: Method::Delete,
     summary: "Delete a webhook; deliveries that are not complete are canceled",
     access: write(&[rule(&["delete"])]),
-    answer: Answer::NO_CONTENT,
+    answer: SuccessResponse::NO_CONTENT,
     ..*GET
 };
 
@@ -116,7 +116,7 @@ pub const ROTATE: &Operation = &Operation {
         "RotateWebhookSecret",
         || json!({"overlapSeconds": 3600}),
     )),
-    answer: Answer::json(200, "WebhookWithSecret"),
+    answer: SuccessResponse::json(200, "WebhookWithSecret"),
     ..*GET
 };
 

@@ -10,8 +10,8 @@ use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatu
 use utoipa::ToSchema;
 
 use super::{
-    Access, Answer, Body, Method, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add, not_null,
-    page,
+    Access, Body, Method, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, SuccessResponse, add,
+    not_null, page,
 };
 
 /// The registered servers of a project.
@@ -48,7 +48,7 @@ pub const CREATE: &Operation = &Operation {
         "/api/projects/tunnels/{project_id}/webtty/servers",
         "Register a WebTTY server; it must be enrolled before use",
         write(&[rule(&["create"])]),
-        Answer::json(201, "CreatedWebttyServer"),
+        SuccessResponse::json(201, "CreatedWebttyServer"),
     )
 };
 
@@ -81,7 +81,7 @@ pub const DELETE: &Operation = &Operation {
     method: Method::Delete,
     summary: "Delete a registered WebTTY server; its tunnel and its sessions end",
     access: write(&[rule(&["delete"])]),
-    answer: Answer::NO_CONTENT,
+    answer: SuccessResponse::NO_CONTENT,
     ..*GET
 };
 

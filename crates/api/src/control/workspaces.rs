@@ -6,7 +6,8 @@ use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
 use super::{
-    Access, Answer, Body, Method, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add, page,
+    Access, Body, Method, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, SuccessResponse, add,
+    page,
 };
 
 /// The workspaces that the caller is a member of.
@@ -36,7 +37,7 @@ pub const LIST: &Operation = &Operation {
 pub const CREATE: &Operation = &Operation {
     body: Some(NAME),
     refusals: &[409],
-    answer: Answer::json(201, "Workspace"),
+    answer: SuccessResponse::json(201, "Workspace"),
     ..write(
         "create_workspace",
         Method::Post,
@@ -57,7 +58,7 @@ pub const GET: &Operation = &Operation::get(
 /// Changes the name.
 pub const RENAME: &Operation = &Operation {
     body: Some(NAME),
-    answer: Answer::json(200, "Workspace"),
+    answer: SuccessResponse::json(200, "Workspace"),
     ..write(
         "rename_workspace",
         Method::Patch,
@@ -106,7 +107,7 @@ pub const LIST_MEMBERS: &Operation = &Operation {
 /// Changes the role or the status of a member.
 pub const CHANGE_MEMBER: &Operation = &Operation {
     body: Some(Body::required("ChangeMember", || json!({"role": "admin"}))),
-    answer: Answer::json(200, "Member"),
+    answer: SuccessResponse::json(200, "Member"),
     refusals: &[409],
     ..write(
         "change_workspace_member",
@@ -145,7 +146,7 @@ pub const INVITE: &Operation = &Operation {
         "Invite",
         || json!({"email": "grace@example.com", "role": "member"}),
     )),
-    answer: Answer::json(201, "SentInvitation"),
+    answer: SuccessResponse::json(201, "SentInvitation"),
     refusals: &[409, 429],
     ..write(
         "invite_workspace_member",
@@ -216,7 +217,14 @@ const fn write(
     path: &'static str,
     summary: &'static str,
 ) -> Operation {
-    Operation::new(id, method, path, summary, WRITE, Answer::NO_CONTENT)
+    Operation::new(
+        id,
+        method,
+        path,
+        summary,
+        WRITE,
+        SuccessResponse::NO_CONTENT,
+    )
 }
 
 /// The workspaces of a person.

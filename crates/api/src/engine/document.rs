@@ -9,7 +9,7 @@ use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Type};
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{ComponentsBuilder, Content, PathsBuilder, Ref, ResponseBuilder};
 
-use super::operation::{self, Answer, Shape};
+use super::operation::{self, Shape, SuccessResponse};
 use super::{Access, Method, OPERATIONS, Operation, SSE, TUNNEL, TUNNELS, WEBSOCKET, schemas};
 use crate::openapi::{self, of_schema, problem};
 
@@ -116,7 +116,7 @@ fn params(schema: &str) -> Parameter {
         .build()
 }
 
-fn answer(answer: Answer) -> Response {
+fn answer(answer: SuccessResponse) -> Response {
     let response = ResponseBuilder::new().description(answer.description);
     let response = match answer.content {
         operation::Content::Empty => response,

@@ -2,7 +2,7 @@
 
 use types::permission::{Permission, Rule};
 
-use super::operation::{Answer, Content, Parameter};
+use super::operation::{Content, Parameter, SuccessResponse};
 use super::{
     AUTH, Access, CLIENTS, Method, OPENAPI, OPENAPI_MEDIA_TYPE, Operation, SSE, TUNNEL, TUNNELS,
     WEBSOCKET, schemas,
@@ -16,7 +16,7 @@ pub(super) const DOCUMENT: Operation = Operation {
         OPENAPI,
         "This document",
         Access::Public,
-        Answer::ok("The document.", Content::AnyObject(OPENAPI_MEDIA_TYPE)),
+        SuccessResponse::ok("The document.", Content::AnyObject(OPENAPI_MEDIA_TYPE)),
     )
 };
 pub(super) const LIST_CLIENTS: Operation = Operation {
@@ -28,7 +28,7 @@ pub(super) const LIST_CLIENTS: Operation = Operation {
         CLIENTS,
         "Clients of the project",
         Access::Permitted(Permission::TunnelsResourcesReadOnly, &[READ_STREAMS]),
-        Answer::list(schemas::CLIENT, "The matching clients, oldest first."),
+        SuccessResponse::list(schemas::CLIENT, "The matching clients, oldest first."),
     )
 };
 pub(super) const LIST_TUNNELS: Operation = Operation {
@@ -40,7 +40,7 @@ pub(super) const LIST_TUNNELS: Operation = Operation {
         TUNNELS,
         "Tunnels of the project",
         READ,
-        Answer::list(schemas::TUNNEL, "The matching tunnels, oldest first."),
+        SuccessResponse::list(schemas::TUNNEL, "The matching tunnels, oldest first."),
     )
 };
 pub(super) const GET_TUNNEL: Operation = Operation::new(
@@ -49,7 +49,7 @@ pub(super) const GET_TUNNEL: Operation = Operation::new(
     TUNNEL,
     "One tunnel",
     READ,
-    Answer::object(schemas::TUNNEL, "The tunnel."),
+    SuccessResponse::object(schemas::TUNNEL, "The tunnel."),
 );
 pub(super) const CLOSE_TUNNEL: Operation = Operation {
     description: Some(
@@ -63,7 +63,7 @@ pub(super) const CLOSE_TUNNEL: Operation = Operation {
         TUNNEL,
         "Close a tunnel",
         Access::Permitted(Permission::TunnelsTunnelsCreateDelete, &[DELETE_TUNNELS]),
-        Answer::empty(204, "The tunnel is closed."),
+        SuccessResponse::empty(204, "The tunnel is closed."),
     )
 };
 pub(super) const CHECK: Operation = Operation::new(
@@ -72,7 +72,7 @@ pub(super) const CHECK: Operation = Operation::new(
     AUTH,
     "Whether the credential is valid",
     Access::Authenticated,
-    Answer::empty(
+    SuccessResponse::empty(
         204,
         "It is valid. A managed engine reports the state of its link to the platform in \
          the header `svc-platform-link`: `up` or `lost`, with the seconds of `silence`.",
@@ -87,7 +87,7 @@ pub(super) const WATCH_SSE: Operation = Operation {
         SSE,
         "Live events as server-sent events",
         READ,
-        Answer::ok(
+        SuccessResponse::ok(
             "`state.initial`, then every change; one `data:` line per event.",
             Content::Text(&["text/event-stream"]),
         ),
@@ -97,7 +97,7 @@ pub(super) const WATCH_WEBSOCKET: Operation = Operation {
     id: "watch_engine_events_websocket",
     path: WEBSOCKET,
     summary: "Live events over a WebSocket",
-    answer: Answer::empty(
+    answer: SuccessResponse::empty(
         101,
         "`state.initial`, then every change; one text frame per event.",
     ),

@@ -21,7 +21,7 @@ pub struct Operation {
     /// Component schema of the JSON body, and true if a request without a body is refused.
     pub(super) body: Option<(&'static str, bool)>,
     /// The response on success.
-    pub(super) answer: Answer,
+    pub(super) answer: SuccessResponse,
     /// Error statuses in addition to those that follow from access and path.
     pub(super) refusals: &'static [u16],
 }
@@ -35,7 +35,7 @@ impl Operation {
         path: &'static str,
         summary: &'static str,
         access: Access,
-        answer: Answer,
+        answer: SuccessResponse,
     ) -> Self {
         Self {
             id,
@@ -114,13 +114,13 @@ pub(super) enum Shape {
 
 /// The response on success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct SuccessResponse {
     pub(super) status: u16,
     pub(super) description: &'static str,
     pub(super) content: Content,
 }
 
-impl Answer {
+impl SuccessResponse {
     /// An object of a component schema.
     pub(super) const fn object(schema: &'static str, description: &'static str) -> Self {
         Self::ok(description, Content::Object(schema))

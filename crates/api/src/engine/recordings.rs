@@ -5,7 +5,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
-use super::operation::{Answer, Content, Parameter, Shape};
+use super::operation::{Content, Parameter, Shape, SuccessResponse};
 use super::{Access, Method, Operation};
 use crate::webtty as shapes;
 
@@ -24,7 +24,7 @@ pub(super) const EVENTS: Operation = Operation {
         shapes::EVENTS,
         "Records of a session",
         Access::Permitted(Permission::WebttySessionsReadOnly, &[SESSIONS]),
-        Answer::list("WebttyRecordedEvent", "In the order of their numbers."),
+        SuccessResponse::list("WebttyRecordedEvent", "In the order of their numbers."),
     )
 };
 pub(super) const EXPORT: Operation = Operation {
@@ -58,7 +58,7 @@ pub(super) const EXPORT: Operation = Operation {
         shapes::EXPORT,
         "Export a recording in another format",
         READ,
-        Answer::ok(
+        SuccessResponse::ok(
             "The recording, streamed.",
             Content::Text(&[
                 "text/plain",
@@ -77,7 +77,7 @@ pub(super) const VERIFY: Operation = Operation {
         shapes::VERIFY,
         "Verify that a recording was not modified",
         READ,
-        Answer::object("WebttyRecordingVerdict", "The result of the verification."),
+        SuccessResponse::object("WebttyRecordingVerdict", "The result of the verification."),
     )
 };
 pub(super) const SEARCH: Operation = Operation {
@@ -89,7 +89,7 @@ pub(super) const SEARCH: Operation = Operation {
         shapes::SEARCH,
         "Search the output of the project's sessions",
         READ,
-        Answer::object("WebttyRecordingSearch", "The lines."),
+        SuccessResponse::object("WebttyRecordingSearch", "The lines."),
     )
 };
 pub(super) const DELETE: Operation = Operation {
@@ -100,7 +100,7 @@ pub(super) const DELETE: Operation = Operation {
         shapes::RECORDING,
         "Delete a recording; the session stays in the list",
         Access::Permitted(Permission::WebttyLogsReadWrite, &[DELETE_LOGS]),
-        Answer::empty(204, "Deleted."),
+        SuccessResponse::empty(204, "Deleted."),
     )
 };
 

@@ -6,7 +6,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
-use super::operation::{Answer, Parameter};
+use super::operation::{Parameter, SuccessResponse};
 use super::{Access, Method, Operation};
 use crate::webtty as shapes;
 
@@ -16,7 +16,7 @@ pub(super) const CAPABILITIES: Operation = Operation::new(
     shapes::CAPABILITIES,
     "Get the support of this engine for managed terminals",
     Access::Authenticated,
-    Answer::object("WebttyCapabilities", "The supported features."),
+    SuccessResponse::object("WebttyCapabilities", "The supported features."),
 );
 pub(super) const SESSIONS: Operation = Operation {
     query: &[Parameter::Params(shapes::SessionFilter::PARAMS_SCHEMA)],
@@ -26,7 +26,7 @@ pub(super) const SESSIONS: Operation = Operation {
         shapes::SESSIONS,
         "Terminal sessions of the project",
         READ_ONLY,
-        Answer::list(
+        SuccessResponse::list(
             "WebttySession",
             "The matching sessions: active ones, newest first, then those that ended last.",
         ),
@@ -38,7 +38,7 @@ pub(super) const SESSION: Operation = Operation::new(
     shapes::SESSION,
     "Get a terminal session",
     READ_ONLY,
-    Answer::object("WebttySession", "The session."),
+    SuccessResponse::object("WebttySession", "The session."),
 );
 pub(super) const TERMINATE: Operation = Operation {
     refusals: &[409],
@@ -48,7 +48,7 @@ pub(super) const TERMINATE: Operation = Operation {
         shapes::SESSION,
         "End a terminal session, as its owner",
         READ_WRITE,
-        Answer::empty(204, "The session ends."),
+        SuccessResponse::empty(204, "The session ends."),
     )
 };
 pub(super) const PARTICIPANTS: Operation = Operation::new(
@@ -57,7 +57,7 @@ pub(super) const PARTICIPANTS: Operation = Operation::new(
     shapes::PARTICIPANTS,
     "List the current and past participants of a session",
     READ_ONLY,
-    Answer::list("WebttyParticipant", "In the order in which they joined."),
+    SuccessResponse::list("WebttyParticipant", "In the order in which they joined."),
 );
 pub(super) const ATTACH: Operation = Operation {
     body: Some(("WebttyAttach", false)),
@@ -68,7 +68,7 @@ pub(super) const ATTACH: Operation = Operation {
         shapes::PARTICIPANTS,
         "Join a session, as a spectator",
         READ_ONLY,
-        Answer::object(
+        SuccessResponse::object(
             "WebttyParticipant",
             "With the grant for the first message of the stream; it is valid once and for \
              a short time.",
@@ -84,7 +84,7 @@ pub(super) const DETACH: Operation = Operation {
         shapes::PARTICIPANT,
         "Leave a session, or, as its owner, remove the participant of a browser session",
         READ_ONLY,
-        Answer::empty(204, "The participant has left."),
+        SuccessResponse::empty(204, "The participant has left."),
     )
 };
 pub(super) const STREAM: Operation = Operation {
@@ -95,7 +95,7 @@ pub(super) const STREAM: Operation = Operation {
         shapes::STREAM,
         "The stream of a participant: WebTTY over a WebSocket",
         Access::Granted,
-        Answer::empty(101, "The first message must be the attach message."),
+        SuccessResponse::empty(101, "The first message must be the attach message."),
     )
 };
 pub(super) const CONTROL_REQUESTS: Operation = Operation {
@@ -108,7 +108,7 @@ pub(super) const CONTROL_REQUESTS: Operation = Operation {
         shapes::CONTROL_REQUESTS,
         "Requests for control",
         READ_ONLY,
-        Answer::list(
+        SuccessResponse::list(
             "WebttyControlRequest",
             "In the order in which they were created.",
         ),
@@ -123,9 +123,9 @@ pub(super) const REQUEST_CONTROL: Operation = Operation {
         shapes::CONTROL_REQUESTS,
         "Ask for control",
         READ_WRITE,
-        Answer {
+        SuccessResponse {
             status: 201,
-            ..Answer::object("WebttyControlRequest", "The request.")
+            ..SuccessResponse::object("WebttyControlRequest", "The request.")
         },
     )
 };
@@ -138,7 +138,7 @@ pub(super) const RESOLVE: Operation = Operation {
         shapes::CONTROL_REQUEST,
         "Answer a request for control, as the controller or an owner",
         READ_WRITE,
-        Answer::object("WebttyControlRequest", "The current state of the request."),
+        SuccessResponse::object("WebttyControlRequest", "The current state of the request."),
     )
 };
 pub(super) const KEY_GRANTS: Operation = Operation::new(
@@ -147,7 +147,7 @@ pub(super) const KEY_GRANTS: Operation = Operation::new(
     shapes::KEY_GRANTS,
     "List the recipients of a session's wrapped keys",
     READ_ONLY,
-    Answer::list("WebttyKeyGrant", "Without the keys."),
+    SuccessResponse::list("WebttyKeyGrant", "Without the keys."),
 );
 pub(super) const GROUPS: Operation = Operation {
     query: &[Parameter::Params(shapes::GroupFilter::PARAMS_SCHEMA)],
@@ -157,7 +157,7 @@ pub(super) const GROUPS: Operation = Operation {
         shapes::GROUPS,
         "List groups of related sessions",
         READ_ONLY,
-        Answer::list("WebttySessionGroup", "The matching groups, newest first."),
+        SuccessResponse::list("WebttySessionGroup", "The matching groups, newest first."),
     )
 };
 pub(super) const GROUP: Operation = Operation::new(
@@ -166,7 +166,7 @@ pub(super) const GROUP: Operation = Operation::new(
     shapes::GROUP,
     "Get a group of sessions",
     READ_ONLY,
-    Answer::object("WebttySessionGroup", "The group."),
+    SuccessResponse::object("WebttySessionGroup", "The group."),
 );
 
 /// `webtty.sessions.read-write` permits these operations too, because it has the same rule.

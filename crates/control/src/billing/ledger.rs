@@ -103,7 +103,7 @@ impl Billing for Ledger {
                 .await?
                 .ok_or_else(Problem::creation_preview_stale)?;
             let mut items = read_items(&row.items)?;
-            items.push(Line {
+            items.push(LedgerLine {
                 project_id: item.project.to_string(),
                 plan: item.plan.to_owned(),
                 monthly: item.monthly,
@@ -157,7 +157,7 @@ impl Billing for Ledger {
                 return Ok(None);
             };
             let mut items = read_items(&row.items)?;
-            let of_project = |line: &Line| line.project_id == project.as_str();
+            let of_project = |line: &LedgerLine| line.project_id == project.as_str();
             let Some(at) = items.iter().position(of_project) else {
                 return Ok(None);
             };
@@ -202,7 +202,7 @@ const MAX_DUE: u32 = 100;
 /// One project of a subscription, in the form of the column `items`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Line {
+pub(super) struct LedgerLine {
     pub(super) project_id: String,
     pub(super) plan: String,
     pub(super) monthly: i64,
@@ -211,7 +211,7 @@ pub(super) struct Line {
     pub(super) paid_until: Option<Date>,
 }
 
-impl Line {
+impl LedgerLine {
     /// The cost of a period, without the days that another subscription has paid for.
     fn amount_of(&self, period: Period) -> i64 {
         let from = self.paid_until.unwrap_or(period.start).max(period.start);
@@ -223,7 +223,7 @@ impl Line {
 const ACTIVE: &str = "active";
 
 /// The projects that a subscription pays for.
-pub(super) fn read_items(items: &Value) -> HandlerResult<Vec<Line>> {
+pub(super) fn read_items(items: &Value) -> HandlerResult<Vec<LedgerLine>> {
     Vec::deserialize(items).map_err(|_| {
         tracing::error!("the items of a subscription cannot be read");
         Problem::internal().into()
@@ -232,7 +232,7 @@ pub(super) fn read_items(items: &Value) -> HandlerResult<Vec<Line>> {
 
 fn with_items(
     mut row: billing::Subscription,
-    items: &[Line],
+    items: &[LedgerLine],
     now: Timestamp,
 ) -> billing::Subscription {
     row.monthly_amount = items

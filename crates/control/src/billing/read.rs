@@ -88,7 +88,7 @@ fn subscription(row: &Subscription) -> HandlerResult<SubscriptionView> {
 /// A line in the form that invoices store.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Line {
+struct StoredLine {
     project_id: String,
     plan: String,
     amount: i64,
@@ -96,7 +96,7 @@ struct Line {
 
 fn invoice(row: &Invoice) -> HandlerResult<InvoiceView> {
     let currency = parse_currency(&row.currency)?;
-    let lines = Vec::<Line>::deserialize(&row.lines).map_err(|_| unreadable())?;
+    let lines = Vec::<StoredLine>::deserialize(&row.lines).map_err(|_| unreadable())?;
     let lines = lines.into_iter().map(|line| {
         Ok(InvoiceLine {
             plan: parse_plan(&line.plan)?,

@@ -20,7 +20,7 @@ use types::problem::Problem;
 use super::material::{Material, SubmittedMaterial};
 use super::view::view;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::caller::{Caller, CredentialsWrite, Principal, Source};
 use crate::credentials::delegation;
 use crate::credentials::delegation::{Grant, RequestedLimits};
@@ -82,7 +82,7 @@ pub(super) async fn create(
         }
         require_credential_quota(&mut tx, who.user.id, now).await?;
         let actor = Actor::caller(&who).with_ip(ip);
-        let target = Target::Credential(issued.credential.id);
+        let target = AuditTarget::Credential(issued.credential.id);
         audit::record(&mut tx, &actor, None, Action::CredentialIssued, target, now).await?;
         tx.commit().await?;
         metrics::minted(issued.credential.kind.as_str());
@@ -258,7 +258,7 @@ pub(crate) async fn issue_admin_pat(
             Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => continue,
             other => other?,
         }
-        let (actor, target) = (Actor::user(owner), Target::Credential(credential.id));
+        let (actor, target) = (Actor::user(owner), AuditTarget::Credential(credential.id));
         audit::record(&mut tx, &actor, None, Action::CredentialIssued, target, now).await?;
         tx.commit().await?;
         return token.ok_or_else(|| Problem::internal().into());

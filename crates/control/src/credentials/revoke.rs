@@ -10,7 +10,7 @@ use types::problem::Problem;
 
 use super::changeable;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::caller::{Caller, CredentialsWrite};
 use crate::http_api::extract::{ClientIp, Path, Query};
 use crate::http_api::problem::{HandlerResult, bad};
@@ -48,7 +48,7 @@ pub(super) async fn revoke(
         } else {
             json!({"with": id})
         };
-        let (action, target) = (Action::CredentialRevoked, Target::Credential(one));
+        let (action, target) = (Action::CredentialRevoked, AuditTarget::Credential(one));
         audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     }
     tx.commit().await?;

@@ -15,7 +15,7 @@ use super::issue::{Issuer, NewCredential, issue, lock_issuer, require_credential
 use super::material::{Material, SubmittedMaterial};
 use super::view::kind;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::caller::{Caller, CredentialsWrite};
 use crate::credentials::delegation::Grant;
 use crate::http_api::extract::{ClientIp, OptionalBody, Path};
@@ -84,7 +84,7 @@ pub(super) async fn rotate(
     }
     stored::insert(&mut tx, &successor.credential).await?;
     require_credential_quota(&mut tx, who.user.id, now).await?;
-    let (actor, target) = (Actor::caller(&who).with_ip(ip), Target::Credential(id));
+    let (actor, target) = (Actor::caller(&who).with_ip(ip), AuditTarget::Credential(id));
     let details = json!({"successor": new});
     let action = Action::CredentialRotated;
     audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;

@@ -10,10 +10,10 @@ use types::id::{EventId, unix_millis};
 use types::problem::Problem;
 
 use super::check::CheckReport;
-use super::lifecycle::{Change, RecordState, Step, after_check};
+use super::lifecycle::{Change, LifecycleStep, RecordState, after_check};
 use super::view;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::caller::Principal;
 use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::projects::audit_entry;
@@ -46,8 +46,8 @@ pub(super) async fn apply(
     let is_pending = domain.state == State::Pending;
     let finding = report.map_or(RecordState::Unchecked, |report| report.finding(is_pending));
     let (mut next, change) = match after_check(domain, finding, now, jitter) {
-        Step::Keep(next, change) => (next, change),
-        Step::Delete => {
+        LifecycleStep::Keep(next, change) => (next, change),
+        LifecycleStep::Delete => {
             domains::delete(tx, project.id, domain.id, now).await?;
             note(
                 tx,
@@ -100,7 +100,7 @@ pub(super) async fn note(
         audit_entry::record_project_action(tx, who, workspace, project.id, action, details, now)
             .await?;
     } else if let Some(action) = action(kind) {
-        let (actor, target) = (Actor::anonymous(), Target::Project(project.id));
+        let (actor, target) = (Actor::anonymous(), AuditTarget::Project(project.id));
         audit::record_with(tx, &actor, Some(workspace), action, target, details, now).await?;
     }
     store_event(tx, app, (project, domain), kind, now).await

@@ -1,9 +1,9 @@
 //! The check of a domain's records, and the description of its result.
 //!
 //! A record counts as present only if every authoritative name server that responds has it. So one
-//! server, for example a forgotten one that another party could take over, is not sufficient to prove
-//! ownership. It counts as missing only if no server has it, so that a change that has not reached all
-//! servers yet does no harm.
+//! server, for example a forgotten one that another party could take over, is not sufficient to
+//! prove ownership. It counts as missing only if no server has it, so that a change that has not
+//! reached all servers yet does no harm.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use api::control::domains::{DomainCheck, DomainCheckResult, DomainRecordPurpose}
 use hickory_proto::rr::{Name, RData, RecordType};
 use tokio::time::timeout;
 
-use super::dns::{Answer, Answers, LIMIT, Resolver, Walk, WalkError, addresses, text};
+use super::dns::{Answers, LIMIT, NameServerAnswer, Resolver, Walk, WalkError, addresses, text};
 use super::lifecycle::RecordState;
 use super::records::{Delegation, ExpectedRecords};
 use crate::http_api::user_text::printable;
@@ -133,9 +133,9 @@ fn missing_text(walk: &Walk<'_>, name: &Name) -> String {
 }
 
 fn judge_ownership(answers: &Answers, expected: &ExpectedRecords, missing: &str) -> DomainCheck {
-    let proves = |answer: &Answer| match answer {
-        Answer::Records(records) => values(records).contains(&expected.proof),
-        Answer::Alias(_) | Answer::Nothing => false,
+    let proves = |answer: &NameServerAnswer| match answer {
+        NameServerAnswer::Records(records) => values(records).contains(&expected.proof),
+        NameServerAnswer::Alias(_) | NameServerAnswer::Nothing => false,
     };
     let record = format!("TXT {} \"{}\"", expected.challenge, expected.proof);
     let purpose = DomainRecordPurpose::Ownership;
@@ -150,9 +150,9 @@ async fn delegation(walk: &mut Walk<'_>, record: &Delegation) -> DomainCheck {
     // An authority asks for this type, too, and follows the alias.
     match walk.answers(&name, RecordType::TXT).await {
         Ok(answers) => {
-            let leads = |answer: &Answer| match answer {
-                Answer::Alias(target) => text(target) == record.target,
-                Answer::Records(_) | Answer::Nothing => false,
+            let leads = |answer: &NameServerAnswer| match answer {
+                NameServerAnswer::Alias(target) => text(target) == record.target,
+                NameServerAnswer::Records(_) | NameServerAnswer::Nothing => false,
             };
             let shown = format!("CNAME {} {}", record.name, record.target);
             judge_record(
@@ -171,7 +171,7 @@ async fn delegation(walk: &mut Walk<'_>, record: &Delegation) -> DomainCheck {
 fn judge_record(
     purpose: DomainRecordPurpose,
     answers: &Answers,
-    is_right: impl Fn(&Answer) -> bool,
+    is_right: impl Fn(&NameServerAnswer) -> bool,
     (record, missing): (&str, &str),
 ) -> DomainCheck {
     let (with, without): (Vec<_>, Vec<_>) =
@@ -179,9 +179,9 @@ fn judge_record(
     let seen: BTreeSet<String> = without
         .iter()
         .flat_map(|(_, answer)| match answer {
-            Answer::Records(records) => values(records),
-            Answer::Alias(target) => vec![format!("CNAME {}", text(target))],
-            Answer::Nothing => Vec::new(),
+            NameServerAnswer::Records(records) => values(records),
+            NameServerAnswer::Alias(target) => vec![format!("CNAME {}", text(target))],
+            NameServerAnswer::Nothing => Vec::new(),
         })
         .collect();
     let (result, detail) = match (with.as_slice(), without.as_slice()) {
@@ -284,8 +284,8 @@ enum CommonAlias {
 
 fn common_alias(answers: &Answers) -> CommonAlias {
     let mut aliases = answers.0.iter().map(|(_, answer)| match answer {
-        Answer::Alias(target) => Some(target),
-        Answer::Records(_) | Answer::Nothing => None,
+        NameServerAnswer::Alias(target) => Some(target),
+        NameServerAnswer::Records(_) | NameServerAnswer::Nothing => None,
     });
     match aliases.next() {
         Some(first) if aliases.all(|alias| alias == first) => first
@@ -308,8 +308,8 @@ async fn addresses_at(
     let ipv6 = walk.answers(name, RecordType::AAAA).await?;
     let all = ipv4.0.into_iter().chain(ipv6.0);
     let all = all.flat_map(|(_, answer)| match answer {
-        Answer::Records(records) => addresses(&records),
-        Answer::Alias(_) | Answer::Nothing => Vec::new(),
+        NameServerAnswer::Records(records) => addresses(&records),
+        NameServerAnswer::Alias(_) | NameServerAnswer::Nothing => Vec::new(),
     });
     Ok(all.collect())
 }
@@ -379,17 +379,18 @@ fn judge_traffic(route: &Route, expected: &ExpectedRecords, missing: &str) -> Do
 
 fn shown_answers(answers: &Answers) -> Vec<String> {
     let shown = answers.0.iter().map(|(server, answer)| match answer {
-        Answer::Alias(target) => format!("{server}: CNAME {}", text(target)),
-        Answer::Records(records) => {
+        NameServerAnswer::Alias(target) => format!("{server}: CNAME {}", text(target)),
+        NameServerAnswer::Records(records) => {
             let list: Vec<_> = addresses(records).iter().map(IpAddr::to_string).collect();
             format!("{server}: {}", list.join(", "))
         }
-        Answer::Nothing => format!("{server}: no record"),
+        NameServerAnswer::Nothing => format!("{server}: no record"),
     });
     shown.collect()
 }
 
-/// Values of TXT records. A value may be divided into strings of 255 bytes (RFC 1035 section 3.3.14).
+/// Values of TXT records. A value may be divided into strings of 255 bytes (RFC 1035 section
+/// 3.3.14).
 fn values(records: &[RData]) -> Vec<String> {
     let texts = records.iter().filter_map(|data| match data {
         RData::TXT(text) => Some(text.txt_data.concat()),
@@ -400,7 +401,7 @@ fn values(records: &[RData]) -> Vec<String> {
         .collect()
 }
 
-fn names(servers: &[&(String, Answer)]) -> String {
+fn names(servers: &[&(String, NameServerAnswer)]) -> String {
     let names = servers.iter().map(|(server, _)| printable(server));
     names.collect::<Vec<_>>().join(", ")
 }
@@ -520,7 +521,7 @@ mod tests {
                 RData::TXT(hickory_proto::rr::rdata::TXT::new(parts))
             };
             let records = values.iter().map(record).collect();
-            let answer = ("ns.example".to_owned(), Answer::Records(records));
+            let answer = ("ns.example".to_owned(), NameServerAnswer::Records(records));
             let check = judge_ownership(&Answers(vec![answer]), &expected, "missing");
             check.result == DomainCheckResult::Found
         };

@@ -1,9 +1,9 @@
 //! Questions to the authoritative name servers of custom domains.
 //!
 //! A cache would show the records of a former owner, or hide those that were just entered. So each
-//! check starts at the root and asks the name servers of the zone itself. Users choose the zones, and
-//! thereby the servers: only public addresses are asked, unless the configuration allows others, and
-//! each check has limits of time and of queries.
+//! check starts at the root and asks the name servers of the zone itself. Users choose the zones,
+//! and thereby the servers: only public addresses are asked, unless the configuration allows
+//! others, and each check has limits of time and of queries.
 
 mod exchange;
 mod walk;
@@ -12,7 +12,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-pub(super) use self::walk::{Answer, Answers, LIMIT, Walk, WalkError, addresses, text};
+pub(super) use self::walk::{Answers, LIMIT, NameServerAnswer, Walk, WalkError, addresses, text};
 use super::section::DomainsConfig;
 use crate::webhooks::Targets;
 

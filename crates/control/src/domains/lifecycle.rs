@@ -42,7 +42,7 @@ pub(crate) enum Change {
 
 /// A domain after a check.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum LifecycleStep {
     /// It has this state.
     Keep(Box<Domain>, Option<Change>),
     /// It expired without having been verified, or at the end of its quarantine.
@@ -55,7 +55,7 @@ pub(crate) fn after_check(
     finding: RecordState,
     now: Timestamp,
     jitter: u16,
-) -> Step {
+) -> LifecycleStep {
     let mut next = Domain {
         last_checked_at: Some(now),
         ..domain.clone()
@@ -81,8 +81,10 @@ pub(crate) fn after_check(
             }
             is_new.then_some(Change::Verified)
         }
-        (State::Pending, _) if now >= pending_until(domain) => return Step::Delete,
-        (State::Quarantined, _) if Some(now) >= domain.quarantine_until => return Step::Delete,
+        (State::Pending, _) if now >= pending_until(domain) => return LifecycleStep::Delete,
+        (State::Quarantined, _) if Some(now) >= domain.quarantine_until => {
+            return LifecycleStep::Delete;
+        }
         (State::Verified, RecordState::Missing) => {
             next.state = State::Warned;
             next.failing_since = Some(now);
@@ -105,7 +107,7 @@ pub(crate) fn after_check(
         _ => None,
     };
     next.next_check_at = next_check(&next, finding, now, jitter);
-    Step::Keep(Box::new(next), change)
+    LifecycleStep::Keep(Box::new(next), change)
 }
 
 /// End of a domain that is never verified.
@@ -226,10 +228,10 @@ mod tests {
         }
     }
 
-    fn kept(step: Step) -> (Domain, Option<Change>) {
+    fn kept(step: LifecycleStep) -> (Domain, Option<Change>) {
         match step {
-            Step::Keep(domain, change) => (*domain, change),
-            Step::Delete => panic!("the domain is deleted"),
+            LifecycleStep::Keep(domain, change) => (*domain, change),
+            LifecycleStep::Delete => panic!("the domain is deleted"),
         }
     }
 
@@ -279,7 +281,7 @@ mod tests {
         assert_eq!(domain.quarantine_until, Some(at(51 * DAY)));
         assert_eq!(domain.next_check_at, at(51 * DAY));
         let step = after_check(&domain, RecordState::Missing, at(51 * DAY), 0);
-        assert_eq!(step, Step::Delete);
+        assert_eq!(step, LifecycleStep::Delete);
     }
 
     #[test]
@@ -355,7 +357,7 @@ mod tests {
             assert_eq!(next.next_check_at, at(age + wait), "after {age} s");
         }
         let step = after_check(&pending, RecordState::Missing, at(30 * DAY), 0);
-        assert_eq!(step, Step::Delete);
+        assert_eq!(step, LifecycleStep::Delete);
         // The last check can still verify it.
         let step = after_check(&pending, RecordState::Found, at(30 * DAY), 0);
         assert_eq!(kept(step).1, Some(Change::Verified));
@@ -379,8 +381,8 @@ mod tests {
                     _ => RecordState::Unchecked,
                 };
                 let (next, change) = match after_check(&current, finding, at(now), jitter) {
-                    Step::Keep(next, change) => (*next, change),
-                    Step::Delete => {
+                    LifecycleStep::Keep(next, change) => (*next, change),
+                    LifecycleStep::Delete => {
                         prop_assert!(matches!(
                             current.state,
                             State::Pending | State::Quarantined

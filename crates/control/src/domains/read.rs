@@ -15,7 +15,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::check::absolute;
-use super::dns::{Answer, Answers, LIMIT, Resolver, WalkError};
+use super::dns::{Answers, LIMIT, NameServerAnswer, Resolver, WalkError};
 use super::records::{ExpectedRecords, base_of};
 use super::view::view;
 use crate::app::App;
@@ -97,8 +97,8 @@ async fn service(resolver: &Resolver, base: &str) -> Result<Option<String>, Walk
 
 fn first_text(answers: &Answers) -> Option<String> {
     let records = answers.0.iter().flat_map(|(_, answer)| match answer {
-        Answer::Records(records) => records.as_slice(),
-        Answer::Alias(_) | Answer::Nothing => &[],
+        NameServerAnswer::Records(records) => records.as_slice(),
+        NameServerAnswer::Alias(_) | NameServerAnswer::Nothing => &[],
     });
     let mut texts = records.filter_map(|data| match data {
         RData::TXT(text) => String::from_utf8(text.txt_data.concat()).ok(),

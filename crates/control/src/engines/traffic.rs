@@ -6,7 +6,7 @@ use api::control::records::DURATION_BOUNDS;
 use jiff::Timestamp;
 use serde_json::Value;
 use store::Tx;
-use store::traffic::{self, BUCKETS, REST, Step, Traffic};
+use store::traffic::{self, BUCKETS, REST, Traffic, TrafficStep};
 use types::id::ProjectId;
 
 use super::streams::Stream;
@@ -35,7 +35,7 @@ impl Visit {
 /// Sums of visits. They are sorted by project and time, so that two concurrent batches lock rows in
 /// the same order.
 pub(super) struct TrafficSums {
-    sums: BTreeMap<(ProjectId, Step, Timestamp), BTreeMap<String, Traffic>>,
+    sums: BTreeMap<(ProjectId, TrafficStep, Timestamp), BTreeMap<String, Traffic>>,
     now: Timestamp,
 }
 
@@ -49,7 +49,7 @@ impl TrafficSums {
 
     /// Adds a visit to its minute and its hour, unless they are no longer kept.
     pub(super) fn add(&mut self, project: ProjectId, visit: &Visit) {
-        for step in [Step::Minute, Step::Hour] {
+        for step in [TrafficStep::Minute, TrafficStep::Hour] {
             let start = step.start_of(visit.created_at);
             if start < ago(self.now, retention_of(step)) {
                 continue;

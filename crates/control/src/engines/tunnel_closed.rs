@@ -9,7 +9,7 @@ use store::{Tx, directory};
 use types::id::{CredentialId, ProjectId, TunnelId, UserId};
 use types::tunnel::TunnelName;
 
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::HandlerResult;
 
 /// A validated record.
@@ -47,8 +47,8 @@ impl ClosedTunnel {
     }
 }
 
-/// Writes an entry for each tunnel. Tunnels of projects that the cluster does not serve are skipped.
-/// Returns the number of the others.
+/// Writes an entry for each tunnel. Tunnels of projects that the cluster does not serve are
+/// skipped. Returns the number of the others.
 pub(super) async fn record(
     tx: &mut Tx,
     served: &HashMap<ProjectId, directory::Project>,
@@ -61,7 +61,7 @@ pub(super) async fn record(
         };
         let actor = Actor::at_engine(tunnel.user, tunnel.credential);
         let workspace = Some(project.workspace_id);
-        let (action, target) = (Action::TunnelClosed, Target::Tunnel(tunnel.tunnel));
+        let (action, target) = (Action::TunnelClosed, AuditTarget::Tunnel(tunnel.tunnel));
         let details = match tunnel.name {
             Some(name) => json!({"project": project.id, "name": name}),
             None => json!({"project": project.id}),

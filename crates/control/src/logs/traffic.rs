@@ -9,7 +9,7 @@ use api::control::records::{
 use axum::extract::State;
 use axum::{Json, Router};
 use jiff::SignedDuration;
-use store::traffic::{self, BUCKETS, MAX_NAMES, Point, REST, Step};
+use store::traffic::{self, BUCKETS, MAX_NAMES, Point, REST, TrafficStep};
 use types::permission::Permission;
 use types::tunnel::TunnelName;
 
@@ -26,10 +26,10 @@ pub fn routes() -> Router<Arc<App>> {
 }
 
 /// Retention of the intervals.
-pub(crate) const fn retention_of(step: Step) -> SignedDuration {
+pub(crate) const fn retention_of(step: TrafficStep) -> SignedDuration {
     match step {
-        Step::Minute => DAY,
-        Step::Hour => MONTH,
+        TrafficStep::Minute => DAY,
+        TrafficStep::Hour => MONTH,
     }
 }
 
@@ -64,8 +64,8 @@ async fn get(
         start: rfc3339(selection.range.start),
         end: rfc3339(selection.range.end),
         resolution: match selection.step {
-            Step::Minute => Resolution::Minute,
-            Step::Hour => Resolution::Hour,
+            TrafficStep::Minute => Resolution::Minute,
+            TrafficStep::Hour => Resolution::Hour,
         },
         bucket_bounds: DURATION_BOUNDS.to_vec(),
         series,
@@ -76,7 +76,7 @@ async fn get(
 struct Selection {
     /// Whole intervals.
     range: Range,
-    step: Step,
+    step: TrafficStep,
     /// Number of intervals in the range.
     intervals: u32,
     series: SeriesSelection,
@@ -91,13 +91,17 @@ enum SeriesSelection {
 impl Selection {
     fn from_query(app: &App, query: &mut Query) -> HandlerResult<Self> {
         let range = Range::from_query(query, app.now())?;
-        let steps = [("minute", Step::Minute), ("hour", Step::Hour)];
+        let steps = [("minute", TrafficStep::Minute), ("hour", TrafficStep::Hour)];
         let step = query.keyword("resolution", &steps)?;
         let is_by_tunnel = query.keyword("by", &[("project", false), ("tunnel", true)])?;
         let tunnel = query.text("tunnel");
         let is_short = range.length() <= DAY;
-        let step = step.unwrap_or(if is_short { Step::Minute } else { Step::Hour });
-        if step == Step::Minute && !is_short {
+        let step = step.unwrap_or(if is_short {
+            TrafficStep::Minute
+        } else {
+            TrafficStep::Hour
+        });
+        if step == TrafficStep::Minute && !is_short {
             let detail = "resolution: minutes are kept for a day; choose hours or a shorter range";
             return Err(bad("resolution", detail));
         }

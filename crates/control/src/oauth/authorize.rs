@@ -21,7 +21,7 @@ use super::document_url::DocumentUrl;
 use super::error::Code;
 use super::request::{AuthorizationError, AuthorizationRequest, RequestParameters, error_url};
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::credentials::delegation;
 use crate::credentials::delegation::Grant;
 use crate::http_api::extract::ClientIp;
@@ -112,7 +112,7 @@ pub(super) async fn submit(
         return Ok(to_callback(&address));
     }
     let (target, details) = (
-        Target::User(who.user.id),
+        AuditTarget::User(who.user.id),
         json!({"client": request.client.id()}),
     );
     let action = Action::OauthDenied;
@@ -200,7 +200,7 @@ async fn give_code(
     oauth_codes::insert(&mut tx, &stored).await?;
     let details =
         json!({"client": stored.client_id, "scope": approval.effective_permissions().to_string()});
-    let target = Target::User(who.user.id);
+    let target = AuditTarget::User(who.user.id);
     audit::record_with(
         &mut tx,
         actor,

@@ -25,7 +25,7 @@ use super::consent::{Group, groups};
 use super::source::SourceField;
 use super::user_code::UserCode;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::credentials::delegation;
 use crate::credentials::delegation::Grant;
 use crate::http_api::extract::{ClientIp, Query};
@@ -222,7 +222,7 @@ async fn store_decision(
     };
     if is_noted {
         let actor = Actor::user(who.user.id).with_ip(ip);
-        let target = Target::User(who.user.id);
+        let target = AuditTarget::User(who.user.id);
         audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
         tx.commit().await?;
     }

@@ -15,7 +15,7 @@ use types::permission::Permissions;
 use super::clients::Client;
 use super::error::{Code, OauthError};
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::credentials::tokens::text;
 use crate::credentials::{issue_access_token, require_credential_quota};
 use crate::people::notices::{self, Notice};
@@ -76,7 +76,10 @@ pub(super) async fn issue(
         other => other?,
     }
     require_credential_quota(&mut tx, approved.user, now).await?;
-    let (action, target) = (Action::OauthTokenIssued, Target::Credential(credential));
+    let (action, target) = (
+        Action::OauthTokenIssued,
+        AuditTarget::Credential(credential),
+    );
     let details = json!({"client": client.id(), "scope": scope.to_string()});
     let actor = Actor::user(approved.user).with_ip(ip);
     audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;

@@ -12,7 +12,7 @@ use super::clients::Client;
 use super::error::{Code, OauthError, no_store};
 use super::form::ClientForm;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::extract::ClientIp;
 use crate::http_api::problem::Refusal;
 
@@ -44,7 +44,7 @@ pub(super) async fn revoke(
     }
     if credentials::revoke(&mut tx, user, id, now).await? {
         let actor = Actor::user(user).with_ip(ip);
-        let (action, target) = (Action::OauthTokenRevoked, Target::Credential(id));
+        let (action, target) = (Action::OauthTokenRevoked, AuditTarget::Credential(id));
         let details = json!({"client": holder});
         audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
         tx.commit().await?;

@@ -20,7 +20,7 @@ use super::form::ClientForm;
 use super::issue::{ApprovedGrant, issue};
 use super::scope::resource;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::extract::ClientIp;
 use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::people::secret_link::LinkSecret;
@@ -119,7 +119,7 @@ impl Request<'_> {
                 "a code was used again: its token was revoked"
             );
             let actor = Actor::anonymous().with_ip(self.ip);
-            let (action, target) = (Action::OauthCodeReused, Target::Credential(credential));
+            let (action, target) = (Action::OauthCodeReused, AuditTarget::Credential(credential));
             let details = json!({"client": self.client.id()});
             audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
             tx.commit().await?;

@@ -12,7 +12,7 @@ use types::id::{SessionId, UserId};
 use types::problem::Problem;
 
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::caller::Operator;
 use crate::http_api::extract::{ClientIp, Path, Segment};
 use crate::http_api::problem::HandlerResult;
@@ -47,7 +47,7 @@ pub(super) async fn end(
         return Err(Problem::not_found().into());
     }
     let actor = Actor::caller(&operator.principal).with_ip(ip);
-    let (action, target) = (Action::SessionsEnded, Target::User(user));
+    let (action, target) = (Action::SessionsEnded, AuditTarget::User(user));
     let details = json!({"sessionId": id.to_string()});
     audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     tx.commit().await?;

@@ -12,7 +12,7 @@ use types::id::{ProjectId, UserId, WorkspaceId};
 use types::problem::Problem;
 
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::caller::Operator;
 use crate::http_api::problem::{HandlerResult, Refusal};
 
@@ -84,7 +84,7 @@ pub async fn suspend(
             for kind in links::Kind::ALL {
                 links::revoke(&mut tx, id, *kind, now).await?;
             }
-            (None, Action::UserSuspended, Target::User(id))
+            (None, Action::UserSuspended, AuditTarget::User(id))
         }
         Subject::Workspace(id) => {
             let found = workspaces::by_id(&mut tx, id).await?;
@@ -93,7 +93,11 @@ pub async fn suspend(
             if !workspaces::change_status(&mut tx, id, from, to, now).await? {
                 return Err(conflict(ALREADY));
             }
-            (Some(id), Action::WorkspaceSuspended, Target::Workspace(id))
+            (
+                Some(id),
+                Action::WorkspaceSuspended,
+                AuditTarget::Workspace(id),
+            )
         }
         Subject::Project(id) => {
             let project = projects::by_id(&mut tx, id).await?.ok_or_else(missing)?;
@@ -104,7 +108,7 @@ pub async fn suspend(
             (
                 Some(workspace),
                 Action::ProjectSuspended,
-                Target::Project(id),
+                AuditTarget::Project(id),
             )
         }
     };
@@ -132,21 +136,21 @@ pub async fn resume(
             users::by_id(&mut tx, id).await?.ok_or_else(missing)?;
             let (from, to) = (Status::Suspended, Status::Active);
             let resumed = users::change_status(&mut tx, id, from, to, now).await?;
-            (resumed, None, Action::UserResumed, Target::User(id))
+            (resumed, None, Action::UserResumed, AuditTarget::User(id))
         }
         Subject::Workspace(id) => {
             let found = workspaces::by_id(&mut tx, id).await?;
             found.ok_or_else(missing)?;
             let (from, to) = (workspaces::Status::Suspended, workspaces::Status::Active);
             let resumed = workspaces::change_status(&mut tx, id, from, to, now).await?;
-            let target = Target::Workspace(id);
+            let target = AuditTarget::Workspace(id);
             (resumed, Some(id), Action::WorkspaceResumed, target)
         }
         Subject::Project(id) => {
             let project = projects::by_id(&mut tx, id).await?.ok_or_else(missing)?;
             let resumed = projects::resume(&mut tx, id, now).await?;
             let workspace = Some(project.workspace_id);
-            let target = Target::Project(id);
+            let target = AuditTarget::Project(id);
             (resumed, workspace, Action::ProjectResumed, target)
         }
     };

@@ -21,7 +21,7 @@ use types::tunnel::Hostname;
 
 use super::Reason;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::caller::access;
 use crate::caller::{Caller, Operator, ProjectsRead};
 use crate::http_api::extract::{Body, ClientIp, Query, Segment};
@@ -78,7 +78,7 @@ pub(super) async fn create(
     let actor = Actor::caller(&operator.principal).with_ip(ip);
     let workspace = Some(project.workspace_id);
     let action = Action::HostnameTakenDown;
-    let target = Target::Project(project.id);
+    let target = AuditTarget::Project(project.id);
     let details = json!({"hostname": row.hostname, "reason": row.reason});
     audit::record_with(&mut tx, &actor, workspace, action, target, details, now).await?;
     let messages = notices(&app, &mut tx, &project, &row).await?;
@@ -107,7 +107,7 @@ pub(super) async fn delete(
     let workspace = project.map(|project| project.workspace_id);
     let actor = Actor::caller(&operator.principal).with_ip(ip);
     let action = Action::HostnameRestored;
-    let target = Target::Project(row.project_id);
+    let target = AuditTarget::Project(row.project_id);
     let details = json!({"hostname": row.hostname});
     audit::record_with(&mut tx, &actor, workspace, action, target, details, now).await?;
     tx.commit().await?;

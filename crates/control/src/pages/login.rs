@@ -15,7 +15,7 @@ use super::layout::{NextPath, PageRefusal, script_page, see_other};
 use super::openid::{self, Button};
 use super::{with_cookie, with_next};
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::extract::Query;
 use crate::people::cookie::Cookie;
 use crate::people::passkeys;
@@ -121,7 +121,7 @@ pub(super) async fn sign_out(
         store::sessions::end(&mut tx, hash, now).await?;
         if let Visitor::SignedIn(who) = visitor {
             let actor = Actor::user(who.user.id);
-            let target = Target::User(who.user.id);
+            let target = AuditTarget::User(who.user.id);
             audit::record(&mut tx, &actor, None, Action::SignedOut, target, now).await?;
         }
         tx.commit().await?;

@@ -18,7 +18,7 @@ use super::password::{Password, Passwords, Verdict};
 use super::session::{self, SignedIn};
 use super::sign_in::SignInError;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::HandlerResult;
 use crate::http_api::user_text::is_invisible;
 use crate::runtime::random;
@@ -62,7 +62,15 @@ pub async fn create(
     store::workspaces::insert(tx, workspace, Type::Personal, &person.name, now).await?;
     members::insert(tx, workspace, id, members::Role::Owner, None, now).await?;
     let actor = Actor::user(id);
-    audit::record(tx, &actor, None, Action::UserCreated, Target::User(id), now).await?;
+    audit::record(
+        tx,
+        &actor,
+        None,
+        Action::UserCreated,
+        AuditTarget::User(id),
+        now,
+    )
+    .await?;
     Ok((id, workspace))
 }
 
@@ -118,7 +126,7 @@ pub async fn change_name(app: &App, who: &SignedIn, given: &str) -> HandlerResul
         &actor,
         None,
         Action::NameChanged,
-        Target::User(id),
+        AuditTarget::User(id),
         now,
     )
     .await?;
@@ -138,7 +146,7 @@ pub async fn end_sessions(app: &App, who: &SignedIn) -> HandlerResult<()> {
         &actor,
         None,
         Action::SessionsEnded,
-        Target::User(id),
+        AuditTarget::User(id),
         now,
     )
     .await?;
@@ -197,7 +205,7 @@ impl Credentials {
             return Ok(());
         }
         let count = store::credentials::revoke_all(tx, user, now).await?;
-        let (action, target) = (Action::CredentialsRevoked, Target::User(user));
+        let (action, target) = (Action::CredentialsRevoked, AuditTarget::User(user));
         let details = json!({"count": count});
         audit::record_with(tx, actor, None, action, target, details, now).await
     }
@@ -221,7 +229,7 @@ pub async fn change_password(
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
     store::links::revoke(&mut tx, user.id, store::links::Kind::PasswordReset, now).await?;
     let actor = Actor::user(user.id).with_ip(ip);
-    let target = Target::User(user.id);
+    let target = AuditTarget::User(user.id);
     audit::record(&mut tx, &actor, None, Action::PasswordChanged, target, now).await?;
     credentials.apply(&mut tx, user.id, &actor, now).await?;
     let Some(cookie) = session::renew(app, &mut tx, &who.session, now).await? else {

@@ -22,7 +22,7 @@ use super::session::later;
 use super::sign_in::SignInError;
 use super::throttle::{Limits, TooManyAttemptsError};
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::HandlerResult;
 
 /// Subject of an attempt counter.
@@ -122,7 +122,7 @@ pub(super) async fn record_wrong_code(
     now: Timestamp,
 ) -> HandlerResult<()> {
     let mut tx = app.store.begin().await?;
-    let (actor, target) = (Actor::user(user.id).with_ip(ip), Target::User(user.id));
+    let (actor, target) = (Actor::user(user.id).with_ip(ip), AuditTarget::User(user.id));
     audit::record(
         &mut tx,
         &actor,

@@ -19,7 +19,7 @@ use super::secret_link::LinkSecret;
 use super::session::{SignedIn, later};
 use super::throttle::TooManyAttemptsError;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::HandlerResult;
 use crate::mail::Message;
 
@@ -66,7 +66,7 @@ pub async fn request(
     links::insert(&mut tx, SecretHash(secret.hash()), &link).await?;
     let actor = Actor::user(id).with_ip(ip);
     let action = Action::EmailChangeRequested;
-    audit::record(&mut tx, &actor, None, action, Target::User(id), now).await?;
+    audit::record(&mut tx, &actor, None, action, AuditTarget::User(id), now).await?;
     tx.commit().await?;
     let message = if is_taken {
         already_taken(app, email)
@@ -130,7 +130,15 @@ pub async fn complete(
     } else {
         Action::EmailVerified
     };
-    audit::record(&mut tx, &actor, None, action, Target::User(user.id), now).await?;
+    audit::record(
+        &mut tx,
+        &actor,
+        None,
+        action,
+        AuditTarget::User(user.id),
+        now,
+    )
+    .await?;
     tx.commit().await?;
     if is_change && let Ok(old) = Email::parse(&user.email) {
         post(app, notice(app, user, old, &link.email), now);

@@ -26,7 +26,7 @@ use super::recovery::RecoveryCode;
 use super::second_factor::new_recovery_codes;
 use super::session::SignedIn;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::HandlerResult;
 use crate::runtime::random;
 
@@ -165,7 +165,7 @@ async fn note(
         &Actor::user(user).with_ip(ip),
         None,
         action,
-        Target::User(user),
+        AuditTarget::User(user),
         now,
     )
     .await

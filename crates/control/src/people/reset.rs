@@ -19,7 +19,7 @@ use super::secret_link::LinkSecret;
 use super::session::later;
 use super::throttle::TooManyAttemptsError;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::HandlerResult;
 use crate::mail::Message;
 
@@ -84,7 +84,7 @@ async fn send(
         &actor,
         None,
         Action::ResetRequested,
-        Target::User(user.id),
+        AuditTarget::User(user.id),
         now,
     )
     .await?;
@@ -154,7 +154,7 @@ pub async fn complete(
         &actor,
         None,
         Action::PasswordReset,
-        Target::User(user.id),
+        AuditTarget::User(user.id),
         now,
     )
     .await?;

@@ -14,7 +14,7 @@ use super::recovery::{CODES_PER_SET, RecoveryCode};
 use super::session::SignedIn;
 use super::totp::TotpSecret;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::HandlerResult;
 use crate::keys::Seal;
 use crate::runtime::random;
@@ -69,7 +69,7 @@ pub async fn confirm(
     };
     store::sessions::second_factor(&mut tx, who.session.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
-    let (actor, target) = (Actor::user(user.id).with_ip(ip), Target::User(user.id));
+    let (actor, target) = (Actor::user(user.id).with_ip(ip), AuditTarget::User(user.id));
     audit::record(&mut tx, &actor, None, Action::SecondFactorOn, target, now).await?;
     tx.commit().await?;
     notices::send(app, &user, &Notice::SecondFactorOn, ip, now);
@@ -94,7 +94,7 @@ pub async fn remove(app: &Arc<App>, who: &SignedIn, ip: IpAddr) -> HandlerResult
         &actor,
         None,
         Action::SecondFactorOff,
-        Target::User(user.id),
+        AuditTarget::User(user.id),
         now,
     )
     .await?;

@@ -15,7 +15,7 @@ use super::password::{HashError, Password, Verdict};
 use super::session::{self, Browser, PendingSignIn, StartedSession};
 use super::throttle::TooManyAttemptsError;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::runtime::metrics;
 use crate::runtime::metrics::SignIn;
@@ -193,7 +193,7 @@ pub(super) async fn note_sign_in(
         &actor,
         None,
         Action::SignedIn,
-        Target::User(user.id),
+        AuditTarget::User(user.id),
         now,
     )
     .await

@@ -17,7 +17,7 @@ pub struct TotpSecret(Secret);
 
 /// A time step: the number of whole periods since 1970. The last used one is stored, so that no
 /// code works twice (RFC 6238 section 5.2).
-pub type Step = i64;
+pub type TimeStep = i64;
 
 impl TotpSecret {
     /// Creates a secret from random bytes.
@@ -54,21 +54,21 @@ impl TotpSecret {
     /// Returns the step of the code if it is current. One step before or after now is allowed for
     /// clock differences and slow typing. Spaces in the code are ignored.
     ///
-    /// The caller stores the step. [`store::users::use_totp_step`] refuses one that was used already,
-    /// so that a code works once, also on two platforms at the same time.
-    pub fn check(&self, code: &str, now: Timestamp) -> Option<Step> {
+    /// The caller stores the step. [`store::users::use_totp_step`] refuses one that was used
+    /// already, so that a code works once, also on two platforms at the same time.
+    pub fn check(&self, code: &str, now: Timestamp) -> Option<TimeStep> {
         let code = Code::read(code)?;
         let present = now.as_second().div_euclid(PERIOD);
-        let mut found = Step::MIN;
+        let mut found = TimeStep::MIN;
         for step in present - 1..=present + 1 {
             let matches = code.0.ct_eq(&self.code(step).0);
-            found = Step::conditional_select(&found, &step, matches);
+            found = TimeStep::conditional_select(&found, &step, matches);
         }
-        (found != Step::MIN).then_some(found)
+        (found != TimeStep::MIN).then_some(found)
     }
 
     /// The code of one step (RFC 4226 section 5.3).
-    fn code(&self, step: Step) -> Code {
+    fn code(&self, step: TimeStep) -> Code {
         let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, self.0.expose());
         let tag = hmac::sign(&key, &step.to_be_bytes());
         let tag = tag.as_ref();

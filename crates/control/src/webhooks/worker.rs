@@ -24,7 +24,7 @@ use super::schedule::{DISABLED_AFTER, PAUSE, next_attempt};
 use super::secret;
 use super::send::{AttemptOutcome, AttemptReport};
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::runtime::metrics;
 use crate::runtime::random;
@@ -325,7 +325,7 @@ async fn disable(
     };
     let reason = if is_gone { "gone" } else { "failing" };
     let details = json!({"webhook": webhook.id, "name": webhook.name, "reason": reason});
-    let (workspace, target) = (Some(project.workspace_id), Target::Project(project.id));
+    let (workspace, target) = (Some(project.workspace_id), AuditTarget::Project(project.id));
     let (actor, action) = (Actor::anonymous(), Action::WebhookDisabled);
     audit::record_with(tx, &actor, workspace, action, target, details, now).await
 }

@@ -16,7 +16,7 @@ use types::problem::Problem;
 use super::role::Role;
 use super::view;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::caller::access;
 use crate::caller::{Caller, Principal, WorkspacesProtect, WorkspacesRead};
 use crate::http_api::extract::{Body, ClientIp, Path, Query};
@@ -70,7 +70,7 @@ pub(super) async fn create(
     workspaces::insert(&mut tx, id, Type::Team, &name, now).await?;
     members::insert(&mut tx, id, who.user.id, members::Role::Owner, None, now).await?;
     let actor = Actor::caller(who).with_ip(ip);
-    let (action, target) = (Action::WorkspaceCreated, Target::Workspace(id));
+    let (action, target) = (Action::WorkspaceCreated, AuditTarget::Workspace(id));
     audit::record(&mut tx, &actor, Some(id), action, target, now).await?;
     let made = access::workspace(&mut tx, who, id.as_str(), PROTECTION_PERMISSION).await?;
     tx.commit().await?;
@@ -108,7 +108,7 @@ pub(super) async fn rename(
         &Actor::caller(who).with_ip(ip),
         Some(found.id),
         Action::WorkspaceRenamed,
-        Target::Workspace(found.id),
+        AuditTarget::Workspace(found.id),
         json!({"from": found.name, "to": name}),
         now,
     )
@@ -142,7 +142,7 @@ pub(super) async fn delete(
         ));
     }
     let actor = Actor::caller(who).with_ip(ip);
-    let (action, target) = (Action::WorkspaceDeleted, Target::Workspace(found.id));
+    let (action, target) = (Action::WorkspaceDeleted, AuditTarget::Workspace(found.id));
     audit::record(&mut tx, &actor, Some(found.id), action, target, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)

@@ -14,7 +14,7 @@ use super::crud::workspace_and_role;
 use super::members::{require_allowed_role, require_may_manage};
 use super::{invitations, view};
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::caller::access;
 use crate::caller::{Caller, WorkspacesProtect, WorkspacesRead};
 use crate::http_api::extract::{Body, ClientIp, Path, Query};
@@ -93,7 +93,7 @@ pub(super) async fn revoke(
         return Err(Problem::not_found().into());
     }
     let actor = Actor::caller(&caller.principal).with_ip(ip);
-    let (action, target) = (Action::InvitationRevoked, Target::Invitation(id));
+    let (action, target) = (Action::InvitationRevoked, AuditTarget::Invitation(id));
     audit::record(&mut tx, &actor, Some(workspace_id), action, target, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)

@@ -18,7 +18,7 @@ use types::problem::Problem;
 
 use super::role::Role;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::caller::Principal;
 use crate::caller::access;
 use crate::http_api::problem::HandlerResult;
@@ -85,7 +85,7 @@ pub async fn send(
         &Actor::caller(who).with_ip(ip),
         Some(workspace.id),
         Action::InvitationSent,
-        Target::Invitation(new.id),
+        AuditTarget::Invitation(new.id),
         json!({"email": email.as_str(), "role": role.as_str()}),
         now,
     )
@@ -428,7 +428,7 @@ async fn consume(
         &Actor::user(user.id).with_ip(ip),
         Some(invitation.workspace_id),
         Action::InvitationAccepted,
-        Target::Invitation(invitation.id),
+        AuditTarget::Invitation(invitation.id),
         now,
     )
     .await?;

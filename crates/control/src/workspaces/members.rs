@@ -18,7 +18,7 @@ use super::crud::{conflict, word, workspace_and_role};
 use super::role::Role;
 use super::view;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::caller::access;
 use crate::caller::{Caller, WorkspacesProtect, WorkspacesRead};
 use crate::http_api::extract::{Body, ClientIp, Path, Query};
@@ -105,7 +105,7 @@ pub(super) async fn change(
         &Actor::caller(&caller.principal).with_ip(ip),
         Some(workspace_id),
         Action::MemberChanged,
-        Target::User(member.id),
+        AuditTarget::User(member.id),
         json!({"role": body.role, "status": body.status}),
         now,
     )
@@ -144,7 +144,7 @@ pub(super) async fn remove(
         return Err(conflict(LAST_OWNER));
     }
     let actor = Actor::caller(&caller.principal).with_ip(ip);
-    let (action, target) = (Action::MemberRemoved, Target::User(member.id));
+    let (action, target) = (Action::MemberRemoved, AuditTarget::User(member.id));
     audit::record(&mut tx, &actor, Some(workspace_id), action, target, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use super::{AccessLogState, MAX_LINE_BYTES, Message};
 
 /// Destination of the lines.
-pub(super) enum Target {
+pub(super) enum LogTarget {
     File(PathBuf, File),
     Stdout(io::Stdout),
 }
 
-impl Target {
+impl LogTarget {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         if path == Path::new("-") {
             return Ok(Self::Stdout(io::stdout()));
@@ -32,7 +32,7 @@ impl Target {
     }
 }
 
-impl Write for Target {
+impl Write for LogTarget {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::File(_, file) => file.write(bytes),
@@ -52,7 +52,7 @@ impl Write for Target {
 pub(super) struct Writer {
     /// Larger than any line with its newline: a line enters the buffer completely or not at all, so
     /// a full disk drops whole lines.
-    out: BufWriter<Target>,
+    out: BufWriter<LogTarget>,
     messages: Receiver<Message>,
     shared: Arc<AccessLogState>,
     /// Time of the last log message about a failure.
@@ -63,7 +63,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(
-        target: Target,
+        target: LogTarget,
         messages: Receiver<Message>,
         shared: Arc<AccessLogState>,
     ) -> Self {
@@ -122,10 +122,10 @@ impl Writer {
     /// Lines taken so far belong to the old file, so they are written before it is closed.
     fn reopen(&mut self) {
         self.flush();
-        let Target::File(path, _) = self.out.get_ref() else {
+        let LogTarget::File(path, _) = self.out.get_ref() else {
             return;
         };
-        match Target::open(path) {
+        match LogTarget::open(path) {
             Ok(target) => *self.out.get_mut() = target,
             Err(error) => {
                 tracing::error!(%error, "the access log cannot be reopened, the old file is kept");
@@ -200,7 +200,7 @@ mod tests {
             .finish();
         let shared = Arc::new(AccessLogState::default());
         let (queue, messages) = channel();
-        let target = Target::open(Path::new("/dev/full")).unwrap();
+        let target = LogTarget::open(Path::new("/dev/full")).unwrap();
         let mut writer = Writer::new(target, messages, Arc::clone(&shared));
         tracing::subscriber::with_default(subscriber, || {
             for _ in 0..100 {

@@ -153,7 +153,7 @@ pub(super) struct AnswerWriter {
 
 /// A complete response body.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct BufferedBody {
     pieces: VecDeque<Bytes>,
     bytes: usize,
     charge: Charge,
@@ -179,7 +179,7 @@ impl AnswerWriter {
     pub(super) fn fill(
         mut self,
         write: impl FnOnce(&mut Self) -> io::Result<()>,
-    ) -> Result<Answer, BudgetError> {
+    ) -> Result<BufferedBody, BudgetError> {
         match (write(&mut self), self.refused) {
             (Ok(()), None) => {}
             // Nothing else fails: the values can always be serialized, because their keys are
@@ -190,7 +190,7 @@ impl AnswerWriter {
             self.pieces.push_back(self.piece.into());
         }
         self.charge.shrink_to(self.bytes);
-        Ok(Answer {
+        Ok(BufferedBody {
             pieces: self.pieces,
             bytes: self.bytes,
             charge: self.charge,
@@ -220,7 +220,7 @@ impl io::Write for AnswerWriter {
     }
 }
 
-impl Answer {
+impl BufferedBody {
     /// The body in one buffer, and its charge. A small body is not charged: its connection buffers
     /// as much.
     ///
@@ -276,7 +276,7 @@ impl Answer {
 #[derive(Debug)]
 pub(super) struct TimedAnswer {
     /// `None` after its time is over.
-    rest: Arc<Mutex<Option<Answer>>>,
+    rest: Arc<Mutex<Option<BufferedBody>>>,
     remaining: usize,
     /// Stops the timer when it is dropped.
     _done: Option<oneshot::Sender<()>>,
@@ -346,7 +346,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(budget: &Arc<AnswerBudget>, bytes: usize) -> Result<Answer, BudgetError> {
+    fn answer(budget: &Arc<AnswerBudget>, bytes: usize) -> Result<BufferedBody, BudgetError> {
         let writer = AnswerWriter::new(budget, &Project::community())?;
         writer.fill(|out| out.write_all(&vec![b'x'; bytes]))
     }

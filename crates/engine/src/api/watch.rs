@@ -10,7 +10,7 @@ use types::filter::WatchParams;
 use types::problem::Problem;
 
 use super::Api;
-use super::answers::{Answer, AnswerWriter};
+use super::answers::{AnswerWriter, BufferedBody};
 use super::caller::Watcher;
 use super::lifetime::{CredentialEnd, CredentialGuard};
 use crate::access::check_list_boundary;
@@ -19,7 +19,7 @@ use crate::live::{Events, Frame, LoadMetric, SubscriptionEnd, View};
 /// An open stream: its first event, then the changes, until it ends with a reason.
 #[derive(Debug)]
 pub(super) struct Watch {
-    initial: Option<Answer>,
+    initial: Option<BufferedBody>,
     events: Events,
     lifetime: CredentialGuard,
 }
@@ -69,7 +69,11 @@ impl Watch {
         Ok(Self::new(Some(initial), events, watcher.lifetime))
     }
 
-    pub(super) fn new(initial: Option<Answer>, events: Events, lifetime: CredentialGuard) -> Self {
+    pub(super) fn new(
+        initial: Option<BufferedBody>,
+        events: Events,
+        lifetime: CredentialGuard,
+    ) -> Self {
         Self {
             initial,
             events,
@@ -78,7 +82,7 @@ impl Watch {
     }
 
     /// The first event (EN-3), sent once.
-    pub(super) fn take_initial(&mut self) -> Option<Answer> {
+    pub(super) fn take_initial(&mut self) -> Option<BufferedBody> {
         self.initial.take()
     }
 

@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite;
 use types::problem::Problem;
 
 use super::Api;
-use super::answers::{Answer, Charge};
+use super::answers::{BufferedBody, Charge};
 use super::caller::Watcher;
 use super::watch::{Watch, WatchEnd};
 use crate::live::{Frame, LoadMetric, SubscriptionEnd};
@@ -32,7 +32,10 @@ pub(super) async fn watch<A: LoadMetric>(
 ) -> Result<Response, Refusal> {
     let upgrade = upgrade.map_err(|_| Problem::upgrade_required())?;
     let mut watch = Watch::open(&api, watcher, &uri, ("", ""))?;
-    let initial = watch.take_initial().map(Answer::into_bytes).transpose()?;
+    let initial = watch
+        .take_initial()
+        .map(BufferedBody::into_bytes)
+        .transpose()?;
     let counted = api.upgraded.token();
     Ok(upgrade
         .max_message_size(MAX_CLIENT_MESSAGE_BYTES)
@@ -44,7 +47,7 @@ pub(super) async fn watch<A: LoadMetric>(
 }
 
 /// The first event of a wait.
-enum Step {
+enum SocketEvent {
     Frame(Frame),
     End(WatchEnd),
     Received,
@@ -70,29 +73,29 @@ async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, 
         // the other.
         let step = tokio::select! {
             message = socket.recv() => match message {
-                Some(Ok(Message::Close(_))) => Step::Closed,
-                Some(Ok(_)) => Step::Received,
-                Some(Err(error)) => violation(error).map_or(Step::Disconnected, Step::Violation),
-                None => Step::Disconnected,
+                Some(Ok(Message::Close(_))) => SocketEvent::Closed,
+                Some(Ok(_)) => SocketEvent::Received,
+                Some(Err(error)) => violation(error).map_or(SocketEvent::Disconnected, SocketEvent::Violation),
+                None => SocketEvent::Disconnected,
             },
             next = watch.next() => match next {
-                Ok(frame) => Step::Frame(frame),
-                Err(end) => Step::End(end),
+                Ok(frame) => SocketEvent::Frame(frame),
+                Err(end) => SocketEvent::End(end),
             },
-            _ = pings.tick() => Step::Ping,
+            _ = pings.tick() => SocketEvent::Ping,
         };
         let message = match step {
-            Step::Frame(frame) => text(frame.json()),
-            Step::Ping if last_received.elapsed() >= SILENCE => return,
-            Step::Ping => Message::Ping(Bytes::new()),
-            Step::Received => {
+            SocketEvent::Frame(frame) => text(frame.json()),
+            SocketEvent::Ping if last_received.elapsed() >= SILENCE => return,
+            SocketEvent::Ping => Message::Ping(Bytes::new()),
+            SocketEvent::Received => {
                 last_received = Instant::now();
                 continue;
             }
-            Step::Disconnected => return,
-            Step::Closed => return finish(socket).await,
-            Step::Violation(code) => return close(socket, code, "").await,
-            Step::End(end) => return close(socket, code_of(end), &end.to_string()).await,
+            SocketEvent::Disconnected => return,
+            SocketEvent::Closed => return finish(socket).await,
+            SocketEvent::Violation(code) => return close(socket, code, "").await,
+            SocketEvent::End(end) => return close(socket, code_of(end), &end.to_string()).await,
         };
         if !send(&mut socket, message).await {
             return;

@@ -28,7 +28,7 @@ use crate::directory::Project;
 use crate::edge::http2::body::ByteCounter;
 use crate::edge::http2::in_flight::{InFlightGuard, InFlightRequests};
 use crate::edge::response::error_format::ErrorFormat;
-use crate::edge::response::local_response::Answer;
+use crate::edge::response::local_response::EdgeResponse;
 use crate::limits::{ConcurrencyError, SourceVisit, VisitPermit, permit_visit};
 use crate::live::{LiveTunnel, PublishedName};
 use crate::managed::Meter;
@@ -243,7 +243,7 @@ impl AccessRecord {
 
     /// Error response of the edge. It contains the id of this record as its reference, so that the
     /// operator can find the reason.
-    pub(crate) fn problem_answer(&mut self, problem: &Problem, form: ErrorFormat) -> Answer {
+    pub(crate) fn problem_answer(&mut self, problem: &Problem, form: ErrorFormat) -> EdgeResponse {
         self.set_status(problem.status);
         self.line.failure = Some(problem.code);
         if problem.status == 401
@@ -255,7 +255,7 @@ impl AccessRecord {
             self.line.id = StreamId(random_bytes()).to_string();
         }
         let problem = problem.clone().with_reference(self.line.id.as_str());
-        Answer::problem(&problem, form, &self.worker.core.page_footer)
+        EdgeResponse::problem(&problem, form, &self.worker.core.page_footer)
     }
 
     /// Value of `Server-Timing` in milliseconds: the time until the stream to the service was open,

@@ -34,7 +34,7 @@ use crate::core::Worker;
 use crate::edge::builtin::terminal;
 use crate::edge::headers::forwarding::ResponseFormat;
 use crate::edge::response::error_format::ErrorFormat;
-use crate::edge::response::local_response::Answer;
+use crate::edge::response::local_response::EdgeResponse;
 
 /// Time limit of a head, from its first byte to its last.
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
@@ -121,7 +121,8 @@ impl Visitor {
             } else {
                 *head_deadline.get_or_insert_with(|| Instant::now() + HEAD_DEADLINE)
             };
-            // No value is borrowed while an idle connection waits, because it would take memory there.
+            // No value is borrowed while an idle connection waits, because it would take memory
+            // there.
             let waits_for_first = unread == 0 && is_new && self.worker.drain.is_cancelled();
             let deadline = if waits_for_first {
                 deadline.min(Instant::now() + FIRST_REQUEST)
@@ -153,8 +154,8 @@ impl Visitor {
     }
 
     /// Parses the head at the start of the unread bytes and authorises the request. `None` while
-    /// the head is incomplete. If its link password has to be checked, the head stays unread, and is
-    /// read again with the result.
+    /// the head is incomplete. If its link password has to be checked, the head stays unread, and
+    /// is read again with the result.
     fn read_head(&mut self, password: Option<&PasswordVerdict>) -> Option<ParsedRequest> {
         let limits = self.limits();
         let mut record = AccessRecord::start(&self.worker, "http", self.connection.source);
@@ -284,7 +285,7 @@ impl Visitor {
                     return NextStep::Abort;
                 };
                 let footer = &self.worker.core.page_footer;
-                let answer = Answer::problem(&problem, error_format, footer);
+                let answer = EdgeResponse::problem(&problem, error_format, footer);
                 self.write_answer_after(&mut interim, &answer, (is_head, false))
                     .await
             }
@@ -306,7 +307,7 @@ impl Visitor {
     /// Writes a response of the edge itself.
     pub(super) async fn write_answer(
         &mut self,
-        answer: &Answer,
+        answer: &EdgeResponse,
         is_head: bool,
         keep_alive: bool,
     ) -> NextStep {
@@ -319,7 +320,7 @@ impl Visitor {
     async fn write_answer_after(
         &mut self,
         interim: &mut InterimBytes,
-        answer: &Answer,
+        answer: &EdgeResponse,
         (is_head, keep_alive): (bool, bool),
     ) -> NextStep {
         let mut bytes = interim.take_rest();

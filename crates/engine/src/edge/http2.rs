@@ -22,7 +22,7 @@ use http::header::{ACCEPT, HeaderValue};
 use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
-use http1::{Authority, BodyLength, MethodError, Target};
+use http1::{Authority, BodyLength, MethodError, RequestTarget};
 use tokio::time::{Instant, sleep_until};
 use transport::TlsStream;
 use types::problem::Problem;
@@ -42,7 +42,7 @@ use crate::access::PasswordVerdict;
 use crate::core::Worker;
 use crate::edge::builtin::terminal;
 use crate::edge::response::error_format::ErrorFormat;
-use crate::edge::response::local_response::Answer;
+use crate::edge::response::local_response::EdgeResponse;
 use crate::limits::VisitCount;
 use crate::listen::is_trusted;
 use daemon::head_size;
@@ -197,7 +197,7 @@ impl Visitor {
                 let problem = signal.and_then(|signal| signal.problem());
                 let problem = problem.ok_or(io::ErrorKind::PermissionDenied)?;
                 let footer = &worker.core.page_footer;
-                Ok(refusal(Answer::problem(&problem, error_format, footer), is_head))
+                Ok(refusal(EdgeResponse::problem(&problem, error_format, footer), is_head))
             }
         }
     }
@@ -249,8 +249,8 @@ impl Visitor {
         }
         let encoded = http1::encode_target(raw.as_bytes());
         let raw = encoded.as_deref().unwrap_or(raw.as_bytes());
-        let target =
-            Target::parse(method, raw).map_err(|reason| malformed(record, &invalid(reason)))?;
+        let target = RequestTarget::parse(method, raw)
+            .map_err(|reason| malformed(record, &invalid(reason)))?;
         let authority = authority(request).map_err(|reason| malformed(record, &invalid(reason)))?;
         check_length(request).map_err(|reason| malformed(record, &invalid(reason)))?;
         let authority = Authority::parse(authority.as_bytes())
@@ -273,7 +273,7 @@ fn malformed(
     request: &Request<RequestContent>,
     record: &mut AccessRecord,
     problem: &Problem,
-) -> Answer {
+) -> EdgeResponse {
     let accepts = request.headers().get_all(ACCEPT);
     let form = ErrorFormat::from_accept(accepts.into_iter().map(HeaderValue::as_bytes));
     record.set_rule("http", Some(problem.detail.clone()));
@@ -302,8 +302,8 @@ fn authority(request: &Request<RequestContent>) -> Result<&str, &'static str> {
 }
 
 /// Refuses lengths that the library accepts and a service could interpret differently: several
-/// equal lengths, and an empty length, which counts as 0. An extended CONNECT has no length, because
-/// the data that follows is not a body.
+/// equal lengths, and an empty length, which counts as 0. An extended CONNECT has no length,
+/// because the data that follows is not a body.
 fn check_length(request: &Request<RequestContent>) -> Result<(), &'static str> {
     let lengths = request.headers().get_all(http::header::CONTENT_LENGTH);
     let mut lengths = lengths.iter().map(http::HeaderValue::as_bytes);
@@ -332,7 +332,7 @@ fn body_length(request: &Request<RequestContent>) -> BodyLength {
 }
 
 /// A response of the edge itself.
-pub(super) fn refusal(answer: Answer, is_head: bool) -> Response<DownstreamBody> {
+pub(super) fn refusal(answer: EdgeResponse, is_head: bool) -> Response<DownstreamBody> {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let body = if is_head {
         Bytes::new()

@@ -40,12 +40,13 @@ pub(crate) use self::connection_info::ConnectionInfo;
 pub(crate) use self::engine_api::serve as serve_api;
 pub(crate) use self::http1::buffered::BufferedStream;
 pub(crate) use self::response::error_format::ErrorFormat;
-pub(crate) use self::response::local_response::Answer;
+pub(crate) use self::response::local_response::EdgeResponse;
 pub(crate) use self::upstream::{UpstreamIo, UpstreamPool};
 use crate::core::Worker;
 
-/// Time that a new connection has for its first request when a drain starts: the request may be on its
-/// way already, and its client does not expect the close. It is a round trip on a very slow line.
+/// Time that a new connection has for its first request when a drain starts: the request may be on
+/// its way already, and its client does not expect the close. It is a round trip on a very slow
+/// line.
 pub(crate) const FIRST_REQUEST: Duration = Duration::from_secs(2);
 
 /// Serves HTTP on a visitor's connection, in the version that the handshake negotiated.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use http1::{
-    Authority, BodyLength, Field, FieldKind, FieldValue, Fields, Method, Protocol, Target,
+    Authority, BodyLength, Field, FieldKind, FieldValue, Fields, Method, Protocol, RequestTarget,
 };
 use types::path::NormalPath;
 use types::problem::Problem;
@@ -30,7 +30,7 @@ use crate::edge::headers::identity::VisitorIdentity;
 use crate::edge::headers::loop_detection;
 use crate::edge::http1::upgrade::Upgrade;
 use crate::edge::response::error_format::ErrorFormat;
-use crate::edge::response::local_response::Answer;
+use crate::edge::response::local_response::EdgeResponse;
 use crate::limits;
 use crate::live::{LiveTunnel, Route};
 use crate::webtty;
@@ -39,7 +39,7 @@ use crate::webtty;
 #[derive(Debug)]
 pub(crate) struct RequestInfo<'b> {
     pub(crate) method: Method<'b>,
-    pub(crate) target: Target<'b>,
+    pub(crate) target: RequestTarget<'b>,
     /// Host and port. The host is compared without regard to case.
     pub(crate) authority: Authority<'b>,
     pub(crate) body: BodyLength,
@@ -141,7 +141,7 @@ const FORBIDDEN_UPGRADES: &[&str] = &["h2c", "h2", "h3", "tls", "http"];
 #[derive(Debug)]
 pub(crate) enum Rejection {
     /// The edge's own response.
-    Answer(Answer),
+    Answer(EdgeResponse),
     /// The link password has to be checked first. The request is then routed again, with the
     /// result.
     VerifyPassword(Box<PasswordCheck>),
@@ -190,7 +190,7 @@ fn set_refused(record: &mut AccessRecord) {
 /// A response of the edge itself.
 enum LocalResponse {
     Problem(Box<Problem>),
-    Answer(Answer),
+    Answer(EdgeResponse),
     VerifyPassword(Box<PasswordCheck>),
 }
 
@@ -472,7 +472,10 @@ fn decide<H: HeaderFields>(
 }
 
 /// The target for the service: the path that was checked, without the credentials of the query.
-fn upstream_target<'b>(inbound: Target<'b>, allowed: &'b access::Admission) -> Option<Target<'b>> {
+fn upstream_target<'b>(
+    inbound: RequestTarget<'b>,
+    allowed: &'b access::Admission,
+) -> Option<RequestTarget<'b>> {
     let target = match &allowed.query {
         // Nothing is left of the query, so the question mark is removed as well.
         Some(rest) if rest.is_empty() => inbound.without_query(),

@@ -17,7 +17,7 @@ use types::problem::Problem;
 use types::query_credential;
 
 use crate::core::{Core, Worker};
-use crate::edge::{Answer, BufferedStream, ErrorFormat, FIRST_REQUEST};
+use crate::edge::{BufferedStream, EdgeResponse, ErrorFormat, FIRST_REQUEST};
 
 /// Time limit of a request head, and of the response after it.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -88,7 +88,7 @@ async fn read(io: &mut BufferedStream<Socket>, worker: &Worker) -> io::Result<Op
             }
             // CONNECT is refused like all other methods except GET and HEAD.
             Err(refusal) if refusal.status == 501 => (
-                Answer::problem(
+                EdgeResponse::problem(
                     &Problem::https_required(),
                     ErrorFormat::Json,
                     &core.page_footer,
@@ -98,7 +98,7 @@ async fn read(io: &mut BufferedStream<Socket>, worker: &Worker) -> io::Result<Op
             Err(refusal) => {
                 let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
                 (
-                    Answer::problem(&problem, ErrorFormat::Json, &core.page_footer),
+                    EdgeResponse::problem(&problem, ErrorFormat::Json, &core.page_footer),
                     false,
                 )
             }
@@ -109,12 +109,12 @@ async fn read(io: &mut BufferedStream<Socket>, worker: &Worker) -> io::Result<Op
 
 /// The answer to the challenge of a pending order (RFC 8555 section 8.3). `None` for all other
 /// requests.
-fn challenge(head: &RequestHead<'_>, core: &Core) -> Option<Answer> {
+fn challenge(head: &RequestHead<'_>, core: &Core) -> Option<EdgeResponse> {
     let challenges = core.challenges.as_ref()?;
     if !matches!(head.method, Method::Get | Method::Head) {
         return None;
     }
-    let mut answer = Answer::empty(200);
+    let mut answer = EdgeResponse::empty(200);
     answer.body = challenges.http_answer(head.target.path())?;
     let kind = HeaderValue::from_static(acme::HTTP_CONTENT_TYPE);
     Some(answer.with_header(CONTENT_TYPE, kind))
@@ -122,14 +122,14 @@ fn challenge(head: &RequestHead<'_>, core: &Core) -> Option<Answer> {
 
 /// ED-1e: a token in the address was already sent unencrypted. The response contains no location,
 /// so that the token is not sent a second time.
-fn redirect(head: &RequestHead<'_>, core: &Core) -> Answer {
+fn redirect(head: &RequestHead<'_>, core: &Core) -> EdgeResponse {
     let query = head.target.query().unwrap_or_default();
     let accepts = head
         .fields
         .iter()
         .filter(|field| field.kind == FieldKind::Accept);
     let format = ErrorFormat::from_accept(accepts.map(|field| field.value.as_bytes()));
-    let refuse = |problem: Problem| Answer::problem(&problem, format, &core.page_footer);
+    let refuse = |problem: Problem| EdgeResponse::problem(&problem, format, &core.page_footer);
     if query_credential::is_present(query, query_credential::COMPAT_NAMES) {
         return refuse(Problem::token_in_clear());
     }
@@ -148,5 +148,5 @@ fn redirect(head: &RequestHead<'_>, core: &Core) -> Answer {
         head.target.path(),
         query.unwrap_or_default(),
     );
-    Answer::empty(308).with_header(LOCATION, location)
+    EdgeResponse::empty(308).with_header(LOCATION, location)
 }

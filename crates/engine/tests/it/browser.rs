@@ -14,7 +14,7 @@ use std::sync::Arc;
 use client::{Properties, Target};
 use engine::clock::{Clock, SystemClock};
 use serde_json::Value;
-use testing::{Answer, FakePlatform, TestEngine, TestTunnel, Upstream};
+use testing::{FakePlatform, ReceivedResponse, TestEngine, TestTunnel, Upstream};
 
 pub(crate) const A: &str = "aaaaaaaa";
 const PAGE: &str = "Accept: text/html\r\n";
@@ -72,19 +72,19 @@ impl Site {
     }
 
     /// Sends a request on its own connection. `fields` are lines including their line ends.
-    pub(crate) async fn send(&self, method: &str, target: &str, fields: &str) -> Answer {
+    pub(crate) async fn send(&self, method: &str, target: &str, fields: &str) -> ReceivedResponse {
         let host = self.host();
         let mut visitor = self.engine.visitor().http1(host).await;
         visitor.request(method, target, host, fields).await;
         visitor.answer().await
     }
 
-    pub(crate) async fn get(&self, target: &str, fields: &str) -> Answer {
+    pub(crate) async fn get(&self, target: &str, fields: &str) -> ReceivedResponse {
         self.send("GET", target, fields).await
     }
 
     /// Opens a page as a browser does, with these cookies.
-    pub(crate) async fn open(&self, target: &str, jar: &Jar) -> Answer {
+    pub(crate) async fn open(&self, target: &str, jar: &Jar) -> ReceivedResponse {
         self.get(target, &format!("{PAGE}{}", jar.field_for(target)))
             .await
     }
@@ -107,7 +107,7 @@ struct StoredCookie {
 
 impl Jar {
     /// Stores the cookies that an answer sets.
-    pub(crate) fn take(&mut self, answer: &Answer) {
+    pub(crate) fn take(&mut self, answer: &ReceivedResponse) {
         for (_, value) in answer
             .headers
             .iter()

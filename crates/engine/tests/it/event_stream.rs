@@ -2,7 +2,7 @@
 //! connection itself, and the HTTP library serves all later ones.
 
 use serde_json::{Value, json};
-use testing::{Answer, RawVisitor, TestEngine, Upstream};
+use testing::{RawVisitor, ReceivedResponse, TestEngine, Upstream};
 
 fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
@@ -15,7 +15,7 @@ async fn event(watcher: &mut RawVisitor) -> Value {
     serde_json::from_slice(line).unwrap()
 }
 
-fn assert_stream_head(head: &Answer) {
+fn assert_stream_head(head: &ReceivedResponse) {
     assert_eq!(head.status, 200);
     assert_eq!(head.header("content-type"), Some("text/event-stream"));
     assert_eq!(head.header("transfer-encoding"), Some("chunked"));

@@ -13,7 +13,7 @@ mod tokens;
 mod unknown_names;
 
 use client::{Agent, Properties, Target};
-use testing::{Answer, FakePlatform, RawVisitor, TestEngine, TestTunnel, Upstream};
+use testing::{FakePlatform, RawVisitor, ReceivedResponse, TestEngine, TestTunnel, Upstream};
 
 /// Endpoints of the two projects of these tests.
 const A: &str = "aaaaaaaa";
@@ -46,7 +46,7 @@ fn host(endpoint: &str) -> String {
 }
 
 /// Sends a request to a project's Engine API.
-async fn get(engine: &TestEngine, endpoint: &str, path: &str, token: &str) -> Answer {
+async fn get(engine: &TestEngine, endpoint: &str, path: &str, token: &str) -> ReceivedResponse {
     let mut caller = ask(engine, endpoint, path, token).await;
     caller.answer().await
 }
@@ -76,7 +76,7 @@ async fn publish(agent: Agent, properties: Properties, service: &Upstream) -> Te
 }
 
 /// Visits a published tunnel.
-async fn visit(engine: &TestEngine, tunnel: &TestTunnel, target: &str) -> Answer {
+async fn visit(engine: &TestEngine, tunnel: &TestTunnel, target: &str) -> ReceivedResponse {
     let host = tunnel.hostname();
     engine.visitor().http1(host).await.get(target, host).await
 }

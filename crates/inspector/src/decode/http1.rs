@@ -403,7 +403,7 @@ fn version(version: http1::Version) -> Version {
     }
 }
 
-fn path_and_query(read: &http1::Target<'_>) -> String {
+fn path_and_query(read: &http1::RequestTarget<'_>) -> String {
     match read.query() {
         Some(query) => format!("{}?{query}", read.path()),
         None => read.path().to_owned(),

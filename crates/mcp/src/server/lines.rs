@@ -82,12 +82,12 @@ where
             // accumulate here.
             drop(self.write.lock().await);
             self.refusal = match self.read.next().await?.ok()? {
-                Line::Text(text) => match read(&text) {
+                InputLine::Text(text) => match read(&text) {
                     Ok(message) => return Some(message),
                     Err(refusal) => refusal,
                 },
-                Line::TooLong => Some(refusal(&Value::Null, -32600, TOO_LONG)),
-                Line::NoText => Some(refusal(&Value::Null, -32700, "The line is not UTF-8.")),
+                InputLine::TooLong => Some(refusal(&Value::Null, -32600, TOO_LONG)),
+                InputLine::NoText => Some(refusal(&Value::Null, -32700, "The line is not UTF-8.")),
             };
         }
     }
@@ -130,31 +130,31 @@ fn refusal(id: &Value, code: i32, message: &str) -> String {
 /// Lines of limited length. An invalid line does not end the stream: reading continues after it.
 struct BoundedLines(LinesCodec);
 
-enum Line {
+enum InputLine {
     Text(String),
     TooLong,
     NoText,
 }
 
 impl Decoder for BoundedLines {
-    type Item = Line;
+    type Item = InputLine;
     type Error = io::Error;
 
-    fn decode(&mut self, bytes: &mut BytesMut) -> io::Result<Option<Line>> {
+    fn decode(&mut self, bytes: &mut BytesMut) -> io::Result<Option<InputLine>> {
         line(self.0.decode(bytes))
     }
 
-    fn decode_eof(&mut self, bytes: &mut BytesMut) -> io::Result<Option<Line>> {
+    fn decode_eof(&mut self, bytes: &mut BytesMut) -> io::Result<Option<InputLine>> {
         line(self.0.decode_eof(bytes))
     }
 }
 
-fn line(decoded: Result<Option<String>, LinesCodecError>) -> io::Result<Option<Line>> {
+fn line(decoded: Result<Option<String>, LinesCodecError>) -> io::Result<Option<InputLine>> {
     match decoded {
-        Ok(text) => Ok(text.map(Line::Text)),
-        Err(LinesCodecError::MaxLineLengthExceeded) => Ok(Some(Line::TooLong)),
+        Ok(text) => Ok(text.map(InputLine::Text)),
+        Err(LinesCodecError::MaxLineLengthExceeded) => Ok(Some(InputLine::TooLong)),
         Err(LinesCodecError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
-            Ok(Some(Line::NoText))
+            Ok(Some(InputLine::NoText))
         }
         Err(LinesCodecError::Io(error)) => Err(error),
     }

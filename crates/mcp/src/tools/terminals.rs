@@ -77,7 +77,7 @@ pub(crate) struct TerminalTool {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ToolImplementation {
     /// An operation of the Engine API: method and path.
-    Operation(HttpMethod, &'static str, Answer),
+    Operation(HttpMethod, &'static str, ResponseShape),
     /// An action on terminal streams.
     Stream(TerminalAction),
 }
@@ -91,7 +91,7 @@ pub(crate) enum HttpMethod {
 
 /// Body of the operation's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum ResponseShape {
     /// An object, which is the tool's response.
     Object,
     /// A list, which is returned under this name.
@@ -258,7 +258,7 @@ impl TerminalTool {
     }
 }
 
-impl Answer {
+impl ResponseShape {
     /// The tool's response; `None`: the engine's response has another form.
     pub(crate) fn parse(self, response: &Response<Bytes>) -> Option<Value> {
         match self {

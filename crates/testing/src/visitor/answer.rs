@@ -2,7 +2,7 @@
 
 /// A response, in either version of HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ReceivedResponse {
     /// The status.
     pub status: u16,
     /// Names in lower case, values as text.
@@ -16,7 +16,7 @@ pub struct Answer {
     pub is_complete: bool,
 }
 
-impl Answer {
+impl ReceivedResponse {
     /// The value of the first field with this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);

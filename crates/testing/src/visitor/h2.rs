@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 
-use super::answer::Answer;
+use super::answer::ReceivedResponse;
 use crate::within;
 
 /// A request body of any kind.
@@ -53,22 +53,22 @@ impl H2Visitor {
     }
 
     /// Sends a GET and returns the response with its body.
-    pub async fn get(&mut self, target: &str, host: &str) -> Answer {
+    pub async fn get(&mut self, target: &str, host: &str) -> ReceivedResponse {
         self.try_get(target, host).await.expect("an answer")
     }
 
     /// Sends a GET and returns the response with its body, or the reset of the stream before the
     /// head.
-    pub async fn try_get(&mut self, target: &str, host: &str) -> hyper::Result<Answer> {
+    pub async fn try_get(&mut self, target: &str, host: &str) -> hyper::Result<ReceivedResponse> {
         let request = Request::get(format!("https://{host}{target}"));
         let request = request.body(Self::empty()).expect("a request");
         Ok(Self::collect(self.send(request).await?).await)
     }
 
     /// Reads the body of a response as far as it arrives.
-    pub async fn collect(response: Response<Incoming>) -> Answer {
+    pub async fn collect(response: Response<Incoming>) -> ReceivedResponse {
         let (head, mut body) = response.into_parts();
-        let mut answer = Answer {
+        let mut answer = ReceivedResponse {
             status: head.status.as_u16(),
             headers: pairs(&head.headers),
             body: Vec::new(),

@@ -4,7 +4,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 
 use crate::within;
 
-use super::answer::{Answer, pairs};
+use super::answer::{ReceivedResponse, pairs};
 
 /// One HTTP/1.1 connection of a visitor, valid or invalid.
 pub struct RawVisitor {
@@ -49,31 +49,31 @@ impl RawVisitor {
     }
 
     /// Sends a GET and returns the response.
-    pub async fn get(&mut self, target: &str, host: &str) -> Answer {
+    pub async fn get(&mut self, target: &str, host: &str) -> ReceivedResponse {
         self.request("GET", target, host, "").await;
         self.answer().await
     }
 
     /// Sends bytes and reads a response concurrently: for bodies larger than the buffers in
     /// between.
-    pub async fn exchange(&mut self, bytes: &[u8]) -> Answer {
+    pub async fn exchange(&mut self, bytes: &[u8]) -> ReceivedResponse {
         let (answer, ()) = tokio::join!(self.reader.answer(), send(&mut self.writer, bytes));
         answer
     }
 
     /// Reads the head of the next response, including interim ones. The body is read with
     /// [`Self::read_exact`] or [`Self::body`].
-    pub async fn head(&mut self) -> Answer {
+    pub async fn head(&mut self) -> ReceivedResponse {
         self.reader.head().await
     }
 
     /// Reads the next response whose status is not interim, with its body.
-    pub async fn answer(&mut self) -> Answer {
+    pub async fn answer(&mut self) -> ReceivedResponse {
         self.reader.answer().await
     }
 
     /// Reads the body after a head, as far as it arrives. Not for responses to HEAD.
-    pub async fn body(&mut self, head: Answer) -> Answer {
+    pub async fn body(&mut self, head: ReceivedResponse) -> ReceivedResponse {
         self.reader.body(head).await
     }
 
@@ -132,7 +132,7 @@ struct Reader {
 }
 
 impl Reader {
-    async fn head(&mut self) -> Answer {
+    async fn head(&mut self) -> ReceivedResponse {
         let head = self
             .read_through(b"\r\n\r\n")
             .await
@@ -143,7 +143,7 @@ impl Reader {
             .split(' ')
             .nth(1)
             .and_then(|status| status.parse().ok());
-        Answer {
+        ReceivedResponse {
             status: status.unwrap_or_else(|| panic!("not a status line: {line}")),
             headers: pairs(fields),
             body: Vec::new(),
@@ -152,7 +152,7 @@ impl Reader {
         }
     }
 
-    async fn answer(&mut self) -> Answer {
+    async fn answer(&mut self) -> ReceivedResponse {
         loop {
             let head = self.head().await;
             if head.status >= 200 || head.status == 101 {
@@ -161,7 +161,7 @@ impl Reader {
         }
     }
 
-    async fn body(&mut self, mut answer: Answer) -> Answer {
+    async fn body(&mut self, mut answer: ReceivedResponse) -> ReceivedResponse {
         if answer.header("transfer-encoding") == Some("chunked") {
             answer.is_complete = self.chunks(&mut answer).await.is_some();
         } else if matches!(answer.status, 100..200 | 204 | 304) {
@@ -179,7 +179,7 @@ impl Reader {
         answer
     }
 
-    async fn chunks(&mut self, answer: &mut Answer) -> Option<()> {
+    async fn chunks(&mut self, answer: &mut ReceivedResponse) -> Option<()> {
         loop {
             let chunk = self.chunk().await?;
             if chunk.is_empty() {

@@ -115,7 +115,7 @@ pub enum Approver {
 
 /// An answer to a request, with its author.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct ControlAnswer {
     participant: Option<ParticipantId>,
     author: Person,
     /// True for a call of the API, which has a token and no stream.
@@ -275,9 +275,9 @@ impl Session {
         action: ControlAction,
         requester: ParticipantId,
         approver: Option<ParticipantId>,
-    ) -> Result<Answer, SessionRefusalError> {
+    ) -> Result<ControlAnswer, SessionRefusalError> {
         Ok(match by {
-            Approver::Owner(person) => Answer {
+            Approver::Owner(person) => ControlAnswer {
                 participant: None,
                 author: person.clone(),
                 is_call: true,
@@ -306,7 +306,7 @@ impl Session {
                     Approver::Caller { caller, .. } => (caller, true),
                     _ => (&person.person, false),
                 };
-                Answer {
+                ControlAnswer {
                     participant: Some(*given),
                     author: by.clone(),
                     is_call,
@@ -367,7 +367,12 @@ impl Session {
     }
 
     /// Gives control to the requester. The previous controller loses it in the same step.
-    fn grant_control(&mut self, id: ControlRequestId, answer: Option<Answer>, now: Timestamp) {
+    fn grant_control(
+        &mut self,
+        id: ControlRequestId,
+        answer: Option<ControlAnswer>,
+        now: Timestamp,
+    ) {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
@@ -396,7 +401,7 @@ impl Session {
         &mut self,
         id: ControlRequestId,
         status: ControlStatus,
-        answer: Option<Answer>,
+        answer: Option<ControlAnswer>,
         now: Timestamp,
     ) {
         let Some(request) = self.requests.get_mut(&id) else {
@@ -464,7 +469,7 @@ impl Session {
     fn check_grant(
         &self,
         requester: ParticipantId,
-        answer: &Answer,
+        answer: &ControlAnswer,
     ) -> Result<(), SessionRefusalError> {
         let owns = !answer.is_call && answer.participant == Some(self.initiator);
         if !owns && answer.author.is_same_party(&self.person(requester)) {
@@ -479,7 +484,7 @@ impl Session {
     fn check_revocation(
         &self,
         id: ControlRequestId,
-        answer: &Answer,
+        answer: &ControlAnswer,
     ) -> Result<(), SessionRefusalError> {
         let request = self
             .requests

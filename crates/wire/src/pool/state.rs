@@ -11,7 +11,7 @@ pub enum Side {
 
 /// A frame without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum PoolFrame {
     /// The engine opens a stream.
     Open,
     /// Bytes of the stream.
@@ -103,18 +103,20 @@ impl StreamState {
     ///
     /// # Errors
     /// A frame that may not be sent now; the state is unchanged.
-    pub fn on_send(&mut self, step: Step) -> Result<(), ProtocolError> {
+    pub fn on_send(&mut self, step: PoolFrame) -> Result<(), ProtocolError> {
         match step {
-            Step::Open if self.may_open() => self.begin(),
-            Step::Data if self.may_send_data() => {}
-            Step::End if self.sending => self.sending = false,
-            Step::Reset { stream } if stream == self.stream && !self.is_over() && !self.aborted => {
+            PoolFrame::Open if self.may_open() => self.begin(),
+            PoolFrame::Data if self.may_send_data() => {}
+            PoolFrame::End if self.sending => self.sending = false,
+            PoolFrame::Reset { stream }
+                if stream == self.stream && !self.is_over() && !self.aborted =>
+            {
                 self.aborted = true;
                 self.sending = false;
             }
-            Step::Retire if !self.retired => self.retired = true,
+            PoolFrame::Retire if !self.retired => self.retired = true,
             // No further stream starts under these rules.
-            Step::Lane if self.may_open() => self.retired = true,
+            PoolFrame::Lane if self.may_open() => self.retired = true,
             _ => return Err(self.violation(step)),
         }
         Ok(())
@@ -124,9 +126,9 @@ impl StreamState {
     ///
     /// # Errors
     /// A frame that the peer may not send now: the connection must be closed.
-    pub fn on_receive(&mut self, step: Step) -> Result<ReceivedFrame, ProtocolError> {
+    pub fn on_receive(&mut self, step: PoolFrame) -> Result<ReceivedFrame, ProtocolError> {
         match step {
-            Step::Open
+            PoolFrame::Open
                 if self.side == Side::Agent
                     && self.is_over()
                     && !self.peer_retired
@@ -139,16 +141,16 @@ impl StreamState {
                     ReceivedFrame::Open
                 })
             }
-            Step::Data if self.receiving => Ok(if self.aborted {
+            PoolFrame::Data if self.receiving => Ok(if self.aborted {
                 ReceivedFrame::Discard
             } else {
                 ReceivedFrame::Data
             }),
-            Step::End if self.receiving => {
+            PoolFrame::End if self.receiving => {
                 self.receiving = false;
                 Ok(ReceivedFrame::End)
             }
-            Step::Reset { stream } if stream == self.stream && !self.is_over() => {
+            PoolFrame::Reset { stream } if stream == self.stream && !self.is_over() => {
                 if self.peer_aborted {
                     return Err(self.violation(step));
                 }
@@ -156,14 +158,14 @@ impl StreamState {
                 self.receiving = false;
                 Ok(ReceivedFrame::Reset)
             }
-            Step::Reset { stream } if (1..=self.stream).contains(&stream) => {
+            PoolFrame::Reset { stream } if (1..=self.stream).contains(&stream) => {
                 Ok(ReceivedFrame::Ignored)
             }
-            Step::Retire if !self.peer_retired => {
+            PoolFrame::Retire if !self.peer_retired => {
                 self.peer_retired = true;
                 Ok(ReceivedFrame::Retire)
             }
-            Step::Lane if self.side == Side::Agent && self.is_over() && !self.peer_retired => {
+            PoolFrame::Lane if self.side == Side::Agent && self.is_over() && !self.peer_retired => {
                 self.peer_retired = true;
                 Ok(ReceivedFrame::Lane)
             }
@@ -217,14 +219,14 @@ impl StreamState {
         self.peer_aborted = false;
     }
 
-    fn violation(&self, step: Step) -> ProtocolError {
+    fn violation(&self, step: PoolFrame) -> ProtocolError {
         let frame = match step {
-            Step::Open => FrameType::Open,
-            Step::Data => FrameType::Data,
-            Step::End => FrameType::End,
-            Step::Reset { .. } => FrameType::Reset,
-            Step::Retire => FrameType::Retire,
-            Step::Lane => FrameType::Lane,
+            PoolFrame::Open => FrameType::Open,
+            PoolFrame::Data => FrameType::Data,
+            PoolFrame::End => FrameType::End,
+            PoolFrame::Reset { .. } => FrameType::Reset,
+            PoolFrame::Retire => FrameType::Retire,
+            PoolFrame::Lane => FrameType::Lane,
         };
         ProtocolError {
             frame,

@@ -4,7 +4,7 @@
 mod lanes;
 
 use wire::pool::{
-    FrameType, HEAD_LEN, Head, MAX_CHUNK, Side, Step, StreamOpen, StreamReset, StreamState,
+    FrameType, HEAD_LEN, Head, MAX_CHUNK, PoolFrame, Side, StreamOpen, StreamReset, StreamState,
 };
 use wire::{Decoder, FrameError, Message, encode};
 
@@ -74,7 +74,7 @@ pub(crate) fn pool(data: &[u8]) {
         }
         assert!(state.stream() >= before);
         // Our side responds, so that streams end and others start.
-        for answer in [Step::Open, Step::End] {
+        for answer in [PoolFrame::Open, PoolFrame::End] {
             if state.on_send(answer).is_ok() {
                 break;
             }
@@ -82,19 +82,19 @@ pub(crate) fn pool(data: &[u8]) {
     }
 }
 
-fn step(head: Head, payload: &[u8]) -> Option<Step> {
+fn step(head: Head, payload: &[u8]) -> Option<PoolFrame> {
     Some(match head.kind() {
         FrameType::Open => StreamOpen::decode_payload(payload)
-            .map(|_| Step::Open)
+            .map(|_| PoolFrame::Open)
             .ok()?,
-        FrameType::Data => Step::Data,
-        FrameType::End => Step::End,
+        FrameType::Data => PoolFrame::Data,
+        FrameType::End => PoolFrame::End,
         FrameType::Reset => {
             let stream = StreamReset::decode_payload(payload).ok()?.stream;
-            Step::Reset { stream }
+            PoolFrame::Reset { stream }
         }
-        FrameType::Retire => Step::Retire,
-        FrameType::Lane => Step::Lane,
+        FrameType::Retire => PoolFrame::Retire,
+        FrameType::Lane => PoolFrame::Lane,
     })
 }
 

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use wire::pool::{
-    FrameType, Head, HeadError, MAX_CHUNK, MAX_OPEN, MAX_RESET, PayloadError, ReceivedFrame, Side,
-    Step, StreamOpen, StreamReset, StreamState,
+    FrameType, Head, HeadError, MAX_CHUNK, MAX_OPEN, MAX_RESET, PayloadError, PoolFrame,
+    ReceivedFrame, Side, StreamOpen, StreamReset, StreamState,
 };
 use wire::{Error, ErrorCode};
 
@@ -45,19 +45,19 @@ proptest! {
             let (actor, peer) = if engine_acts { (&mut engine, &mut agent) } else { (&mut agent, &mut engine) };
             let stream = actor.state.stream();
             let step = match action {
-                0 => Step::Open,
-                1 => Step::Data,
-                2 => Step::End,
-                3 => Step::Reset { stream },
+                0 => PoolFrame::Open,
+                1 => PoolFrame::Data,
+                2 => PoolFrame::End,
+                3 => PoolFrame::Reset { stream },
                 // Rare: no stream would follow.
-                4 if stream > 3 => Step::Retire,
+                4 if stream > 3 => PoolFrame::Retire,
                 _ => {
                     actor.arrive();
                     continue;
                 }
             };
             if actor.state.on_send(step).is_ok() {
-                peer.incoming.push_back((step, stream + u32::from(step == Step::Open)));
+                peer.incoming.push_back((step, stream + u32::from(step == PoolFrame::Open)));
             }
         }
         while !engine.incoming.is_empty() || !agent.incoming.is_empty() {
@@ -72,7 +72,7 @@ proptest! {
 struct End {
     state: StreamState,
     /// Frames in flight, each with the number of the sender's stream at that time.
-    incoming: VecDeque<(Step, u32)>,
+    incoming: VecDeque<(PoolFrame, u32)>,
 }
 
 impl End {

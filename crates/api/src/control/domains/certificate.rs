@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::{Answer, Body, GET, Method, Operation, WRITE};
+use super::{Body, GET, Method, Operation, SuccessResponse, WRITE};
 
 /// Uploads a certificate, in place of an earlier one.
 pub const PUT_CERTIFICATE: &Operation = &Operation {
@@ -23,7 +23,7 @@ pub const PUT_CERTIFICATE: &Operation = &Operation {
         "/api/projects/tunnels/{project_id}/domains/{domain_id}/certificate",
         "Upload a certificate for a verified custom domain",
         WRITE,
-        Answer::json(200, "Domain"),
+        SuccessResponse::json(200, "Domain"),
     )
 };
 
@@ -34,7 +34,7 @@ pub const DELETE_CERTIFICATE: &Operation = &Operation {
     path: PUT_CERTIFICATE.path,
     summary: "Remove the uploaded certificate of a custom domain",
     access: WRITE,
-    answer: Answer::NO_CONTENT,
+    answer: SuccessResponse::NO_CONTENT,
     ..*GET
 };
 
@@ -73,8 +73,8 @@ pub struct DomainCertificate {
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UploadCertificate {
-    /// The certificate, followed by the certificates of its issuers, PEM. It is valid now and for the
-    /// domain.
+    /// The certificate, followed by the certificates of its issuers, PEM. It is valid now and for
+    /// the domain.
     #[schema(min_length = 1, max_length = 32768)]
     pub certificate: String,
     /// The private key of the certificate, PEM, without a password. No response contains it.

@@ -18,7 +18,7 @@ use crate::webhooks::Targets;
 
 /// Answer of one authoritative name server.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::domains) enum Answer {
+pub(in crate::domains) enum NameServerAnswer {
     /// Records of the requested type.
     Records(Vec<RData>),
     /// The name is an alias of another one.
@@ -29,7 +29,7 @@ pub(in crate::domains) enum Answer {
 
 /// Answer of each authoritative name server of a zone that responded.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::domains) struct Answers(pub(in crate::domains) Vec<(String, Answer)>);
+pub(in crate::domains) struct Answers(pub(in crate::domains) Vec<(String, NameServerAnswer)>);
 
 /// The authoritative name servers could not be asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -94,7 +94,8 @@ pub(in crate::domains) enum WalkError {
 }
 
 impl WalkError {
-    /// True if only the name servers of some zone are at fault, so that another name may be resolved.
+    /// True if only the name servers of some zone are at fault, so that another name may be
+    /// resolved.
     pub(in crate::domains) fn is_of_zone(&self) -> bool {
         matches!(
             self,
@@ -138,8 +139,8 @@ type AddressesFuture<'w> =
     Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, WalkError>> + Send + 'w>>;
 
 /// A response, as far as it matters for the walk.
-enum Step {
-    Authoritative(Answer),
+enum WalkStep {
+    Authoritative(NameServerAnswer),
     Referral(Delegation),
 }
 
@@ -181,8 +182,8 @@ impl<'a> Walk<'a> {
         self.has_response
     }
 
-    /// Asks all authoritative name servers of a name, at most [`MAX_SERVERS`]. At least one answer is
-    /// returned.
+    /// Asks all authoritative name servers of a name, at most [`MAX_SERVERS`]. At least one answer
+    /// is returned.
     pub(in crate::domains) async fn answers(
         &mut self,
         name: &Name,
@@ -221,8 +222,9 @@ impl<'a> Walk<'a> {
     }
 
     /// The next step at a zone. One response is sufficient from the root or a top-level domain. The
-    /// servers of all other zones must agree on a delegation, or one of them, for example a forgotten
-    /// one that another party could take over, would lead the walk to servers of its choice.
+    /// servers of all other zones must agree on a delegation, or one of them, for example a
+    /// forgotten one that another party could take over, would lead the walk to servers of its
+    /// choice.
     async fn step(
         &mut self,
         zone: &Zone,
@@ -230,7 +232,7 @@ impl<'a> Walk<'a> {
         kind: RecordType,
     ) -> Result<ZoneStep, WalkError> {
         if zone.name.num_labels() < 2
-            && let Step::Referral(delegation) = self.first(zone, name, kind).await?
+            && let WalkStep::Referral(delegation) = self.first(zone, name, kind).await?
         {
             return Ok(ZoneStep::Referral(delegation));
         }
@@ -238,8 +240,8 @@ impl<'a> Walk<'a> {
         let mut delegations = Vec::new();
         for (server, step) in self.all(zone, name, kind).await? {
             match step {
-                Step::Authoritative(answer) => answers.push((server, answer)),
-                Step::Referral(delegation) => delegations.push(delegation),
+                WalkStep::Authoritative(answer) => answers.push((server, answer)),
+                WalkStep::Referral(delegation) => delegations.push(delegation),
             }
         }
         match (delegations.pop(), answers.is_empty()) {
@@ -260,7 +262,7 @@ impl<'a> Walk<'a> {
         zone: &Zone,
         name: &Name,
         kind: RecordType,
-    ) -> Result<Vec<(String, Step)>, WalkError> {
+    ) -> Result<Vec<(String, WalkStep)>, WalkError> {
         let mut asked = JoinSet::new();
         let servers = zone.servers.iter().take(MAX_SERVERS);
         for (index, server) in servers.cloned().enumerate() {
@@ -299,7 +301,7 @@ impl<'a> Walk<'a> {
         zone: &Zone,
         name: &Name,
         kind: RecordType,
-    ) -> Result<Step, WalkError> {
+    ) -> Result<WalkStep, WalkError> {
         for server in zone.servers.iter().take(MAX_SERVERS) {
             self.count()?;
             if let Some(step) = ask(server, &zone.name, name, kind).await {
@@ -348,8 +350,8 @@ impl<'a> Walk<'a> {
         Ok(Zone { name, servers })
     }
 
-    /// Addresses of a name server without glue. A failure is an empty list, because the zone may have
-    /// other servers.
+    /// Addresses of a name server without glue. A failure is an empty list, because the zone may
+    /// have other servers.
     fn addresses_of<'w>(&'w mut self, server: &'w Name, depth: u32) -> AddressesFuture<'w> {
         Box::pin(async move {
             if depth > MAX_DEPTH {
@@ -381,7 +383,7 @@ impl<'a> Walk<'a> {
 }
 
 /// Asks a server at its addresses, until one of them gives a usable response.
-async fn ask(server: &Server, zone: &Name, name: &Name, kind: RecordType) -> Option<Step> {
+async fn ask(server: &Server, zone: &Name, name: &Name, kind: RecordType) -> Option<WalkStep> {
     for address in &server.addresses {
         match exchange::ask(*address, name, kind).await {
             Ok(response) => {
@@ -405,18 +407,18 @@ fn log(server: &str, error: &ExchangeError) {
 
 /// The meaning of a response of a server of `zone`; `None` if the server is not authoritative and
 /// does not refer to one that is closer to the name.
-fn interpret(response: &Message, zone: &Name, name: &Name, kind: RecordType) -> Option<Step> {
+fn interpret(response: &Message, zone: &Name, name: &Name, kind: RecordType) -> Option<WalkStep> {
     let code = response.metadata.response_code;
     if code != ResponseCode::NoError && code != ResponseCode::NXDomain {
         return None;
     }
     if response.metadata.authoritative {
-        return Some(Step::Authoritative(answer(response, name, kind)));
+        return Some(WalkStep::Authoritative(answer(response, name, kind)));
     }
     referral(response, zone, name)
 }
 
-fn answer(response: &Message, name: &Name, kind: RecordType) -> Answer {
+fn answer(response: &Message, name: &Name, kind: RecordType) -> NameServerAnswer {
     let own = response
         .answers
         .iter()
@@ -429,18 +431,18 @@ fn answer(response: &Message, name: &Name, kind: RecordType) -> Answer {
         .cloned()
         .collect();
     if !records.is_empty() {
-        return Answer::Records(records);
+        return NameServerAnswer::Records(records);
     }
     let alias = own.clone().find_map(|data| match data {
         RData::CNAME(target) => Some(target.0.clone()),
         _ => None,
     });
-    alias.map_or(Answer::Nothing, Answer::Alias)
+    alias.map_or(NameServerAnswer::Nothing, NameServerAnswer::Alias)
 }
 
-/// The delegation in a response. It must lead closer to the name, so that a walk ends. Addresses are
-/// only taken for servers within the zone that gave them.
-fn referral(response: &Message, zone: &Name, name: &Name) -> Option<Step> {
+/// The delegation in a response. It must lead closer to the name, so that a walk ends. Addresses
+/// are only taken for servers within the zone that gave them.
+fn referral(response: &Message, zone: &Name, name: &Name) -> Option<WalkStep> {
     let is_closer = |child: &Name| {
         zone.zone_of(child) && child.zone_of(name) && child.num_labels() > zone.num_labels()
     };
@@ -470,7 +472,7 @@ fn referral(response: &Message, zone: &Name, name: &Name) -> Option<Step> {
         .take(MAX_SERVERS)
         .map(|server| (server.clone(), glue(server)))
         .collect();
-    Some(Step::Referral(Delegation {
+    Some(WalkStep::Referral(Delegation {
         name: child.clone(),
         servers,
     }))
@@ -479,8 +481,8 @@ fn referral(response: &Message, zone: &Name, name: &Name) -> Option<Step> {
 /// The addresses that all servers have. None if the servers do not agree.
 fn common_addresses(answers: &Answers) -> Vec<IpAddr> {
     let mut all = answers.0.iter().map(|(_, answer)| match answer {
-        Answer::Records(records) => addresses(records),
-        Answer::Alias(_) | Answer::Nothing => Vec::new(),
+        NameServerAnswer::Records(records) => addresses(records),
+        NameServerAnswer::Alias(_) | NameServerAnswer::Nothing => Vec::new(),
     });
     let first = all.next().unwrap_or_default();
     if all.all(|other| other == first) {

@@ -14,7 +14,7 @@ use super::section::{EmailSource, OpenIdConfig, SignUp};
 use super::token::Profile;
 use super::{groups, logout};
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::people::accounts::{self, NewAccount};
 use crate::people::email::Email;
@@ -112,7 +112,7 @@ pub(super) async fn sign_in_identity(
     if !started_session.is_second_factor_pending {
         let details = json!({"openid": config.issuer});
         let actor = Actor::user(user.id).with_ip(browser.ip);
-        let target = Target::User(user.id);
+        let target = AuditTarget::User(user.id);
         audit::record_with(
             &mut tx,
             &actor,
@@ -234,7 +234,7 @@ pub async fn unlink(
         let mut ended = sessions::of_subject(&mut tx, issuer, &identity.subject).await?;
         ended.retain(|session| session.id != who.session.id);
         logout::end(&mut tx, &actor, issuer, &ended, now).await?;
-        let (action, target) = (Action::IdentityUnlinked, Target::User(user.id));
+        let (action, target) = (Action::IdentityUnlinked, AuditTarget::User(user.id));
         let details = json!({"openid": issuer});
         audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     }
@@ -347,7 +347,7 @@ async fn link(
     users::link_identity(tx, user.id, &config.issuer, &identity.subject, now).await?;
     let actor = Actor::user(user.id).with_ip(browser.ip);
     let details = json!({"openid": config.issuer});
-    let target = Target::User(user.id);
+    let target = AuditTarget::User(user.id);
     audit::record_with(
         tx,
         &actor,

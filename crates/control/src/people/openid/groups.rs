@@ -18,7 +18,7 @@ use types::id::WorkspaceId;
 
 use super::section::OpenIdConfig;
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::HandlerResult;
 
 /// Gives the user the roles of these groups, and removes those of other groups.
@@ -84,7 +84,7 @@ async fn replace(
         if let Some(action) = action {
             let role = new.map(Role::as_str);
             let details = json!({"openid": issuer, "role": role});
-            let (actor, target) = (Actor::user(user.id), Target::User(user.id));
+            let (actor, target) = (Actor::user(user.id), AuditTarget::User(user.id));
             let scope = Some(workspace);
             audit::record_with(tx, &actor, scope, action, target, details, now).await?;
         }
@@ -92,8 +92,8 @@ async fn replace(
     Ok(())
 }
 
-/// Adds the user to a workspace. False if the user is a member already, or the workspace cannot have
-/// another one. A sign-in does not fail because of it.
+/// Adds the user to a workspace. False if the user is a member already, or the workspace cannot
+/// have another one. A sign-in does not fail because of it.
 async fn add(
     app: &App,
     tx: &mut Tx,

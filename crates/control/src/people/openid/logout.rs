@@ -1,5 +1,6 @@
-//! Sign-out together with the provider: the provider ends sessions here (OpenID Connect Back-Channel
-//! Logout 1.0), and a sign-out here continues at the provider (RP-Initiated Logout 1.0).
+//! Sign-out together with the provider: the provider ends sessions here (OpenID Connect
+//! Back-Channel Logout 1.0), and a sign-out here continues at the provider (RP-Initiated Logout
+//! 1.0).
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use store::{SecretHash, Tx, used_challenges};
 use super::logout_token::LogoutToken;
 use super::provider::{Provider, ProviderError};
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::http_api::rate_limit;
 
@@ -97,7 +98,7 @@ pub(super) async fn end(
     }
     let users: BTreeSet<_> = ended.iter().map(|one| one.user_id).collect();
     for user in users {
-        let (action, target) = (Action::SessionsEnded, Target::User(user));
+        let (action, target) = (Action::SessionsEnded, AuditTarget::User(user));
         let details = json!({"openid": issuer});
         audit::record_with(tx, actor, None, action, target, details, now).await?;
     }

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use store::oldest_rows::{Rows, oldest};
-use store::traffic::Step;
+use store::traffic::TrafficStep;
 use store::{
     Conn, Lock, Tx, WorkLock, addresses, attempts, audit, changes, credentials, deleted_projects,
     deliveries, device_grants, engines, events, idempotency, invitations, links, logs, oauth_codes,
@@ -92,8 +92,8 @@ impl ExpiringRows {
             Self::Webhooks => (Rows::DeletedWebhooks, retention.deliveries),
             Self::Credentials => (Rows::RevokedCredentials, retention.credentials),
             Self::Usage => (Rows::Usage, retention.usage),
-            Self::TrafficMinutes => (Rows::TrafficMinutes, retention_of(Step::Minute)),
-            Self::TrafficHours => (Rows::TrafficHours, retention_of(Step::Hour)),
+            Self::TrafficMinutes => (Rows::TrafficMinutes, retention_of(TrafficStep::Minute)),
+            Self::TrafficHours => (Rows::TrafficHours, retention_of(TrafficStep::Hour)),
             Self::IdempotencyKeys => (Rows::IdempotencyKeys, retention.idempotency_keys),
             Self::Sessions => (Rows::Sessions, at_once),
             Self::UnusedSessions => (Rows::UsedSessions, IDLE),
@@ -130,8 +130,8 @@ impl ExpiringRows {
                 credentials::purge(tx, ago(now, retention.credentials), BATCH, now).await
             }
             Self::Usage => usage::purge(tx, ago(now, retention.usage), BATCH).await,
-            Self::TrafficMinutes => purge_traffic(tx, Step::Minute, now).await,
-            Self::TrafficHours => purge_traffic(tx, Step::Hour, now).await,
+            Self::TrafficMinutes => purge_traffic(tx, TrafficStep::Minute, now).await,
+            Self::TrafficHours => purge_traffic(tx, TrafficStep::Hour, now).await,
             Self::IdempotencyKeys => {
                 idempotency::purge(tx, ago(now, retention.idempotency_keys), BATCH).await
             }
@@ -173,7 +173,11 @@ impl ExpiringRows {
     }
 }
 
-async fn purge_traffic(tx: &mut Tx, step: Step, now: Timestamp) -> Result<u64, store::Error> {
+async fn purge_traffic(
+    tx: &mut Tx,
+    step: TrafficStep,
+    now: Timestamp,
+) -> Result<u64, store::Error> {
     traffic::purge(tx, step, ago(now, retention_of(step)), BATCH).await
 }
 

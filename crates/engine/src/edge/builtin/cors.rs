@@ -1,10 +1,10 @@
 //! CORS at tunnels that need a credential (Fetch, "CORS protocol").
 //!
-//! A browser sends a preflight without a credential, so the tunnel would refuse each one. For pages of
-//! the origins that the tunnel lists, the edge answers preflights itself; nothing reaches the service
-//! before the decision. The edge's refusals have the fields that let those pages read them. The
-//! responses of the service are its own. The layer of `tower-http` cannot be used: the origins are
-//! those of one tunnel, and the edge has no layers.
+//! A browser sends a preflight without a credential, so the tunnel would refuse each one. For pages
+//! of the origins that the tunnel lists, the edge answers preflights itself; nothing reaches the
+//! service before the decision. The edge's refusals have the fields that let those pages read them.
+//! The responses of the service are its own. The layer of `tower-http` cannot be used: the origins
+//! are those of one tunnel, and the edge has no layers.
 
 use http::HeaderValue;
 use http::header::{
@@ -14,7 +14,7 @@ use http::header::{
 
 use super::cross_site::{SingleValue, is_listed};
 use crate::access::TunnelPolicy;
-use crate::edge::response::local_response::Answer;
+use crate::edge::response::local_response::EdgeResponse;
 use crate::edge::routing::{HeaderFields, RequestInfo};
 
 /// The origin of a page that the tunnel lists.
@@ -22,8 +22,8 @@ use crate::edge::routing::{HeaderFields, RequestInfo};
 pub(in crate::edge) struct ListedOrigin(HeaderValue);
 
 impl ListedOrigin {
-    /// Finds the origin of the page that sent a request. `None` if the tunnel does not list it, or if
-    /// the request has several.
+    /// Finds the origin of the page that sent a request. `None` if the tunnel does not list it, or
+    /// if the request has several.
     pub(in crate::edge) fn of_request<H: HeaderFields>(
         headers: &H,
         policy: &TunnelPolicy,
@@ -42,13 +42,13 @@ impl ListedOrigin {
     }
 
     /// Answers a preflight for a tunnel whose visitors need a credential or pass a challenge. The
-    /// caller has checked the origin. `None` if the request is no preflight, or if the service answers
-    /// preflights of this tunnel.
+    /// caller has checked the origin. `None` if the request is no preflight, or if the service
+    /// answers preflights of this tunnel.
     pub(in crate::edge) fn answer_preflight<H: HeaderFields>(
         inbound: &RequestInfo<'_>,
         headers: &H,
         policy: &TunnelPolicy,
-    ) -> Option<Answer> {
+    ) -> Option<EdgeResponse> {
         let required = policy.required_proofs();
         if inbound.method.as_str() != "OPTIONS"
             || !(required.requires_identity() || required.challenge || required.password)
@@ -63,7 +63,7 @@ impl ListedOrigin {
         if !is_token(method) || names == SingleValue::Several {
             return None;
         }
-        let answer = Answer::empty(204)
+        let answer = EdgeResponse::empty(204)
             .with_header(ACCESS_CONTROL_ALLOW_METHODS, method)
             .with_header(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
         Some(match names {
@@ -74,9 +74,9 @@ impl ListedOrigin {
         })
     }
 
-    /// Lets the page read a response of the edge. The page may send a session's cookie, as the tunnel
-    /// lists its origin.
-    pub(in crate::edge) fn allow(self, answer: Answer) -> Answer {
+    /// Lets the page read a response of the edge. The page may send a session's cookie, as the
+    /// tunnel lists its origin.
+    pub(in crate::edge) fn allow(self, answer: EdgeResponse) -> EdgeResponse {
         answer
             .with_header(ACCESS_CONTROL_ALLOW_ORIGIN, self.0)
             .with_header(ACCESS_CONTROL_ALLOW_CREDENTIALS, "true")

@@ -19,7 +19,7 @@ use crate::browser::{
 };
 use crate::core::Core;
 use crate::edge::access_record::AccessRecord;
-use crate::edge::response::local_response::Answer;
+use crate::edge::response::local_response::EdgeResponse;
 use crate::edge::routing::{HeaderFields, RequestInfo, values};
 
 /// A built-in route.
@@ -77,7 +77,7 @@ impl BuiltinRoute {
         request: &EdgeRequest<'_, Agent>,
         core: &Core,
         record: &mut AccessRecord,
-    ) -> Result<Answer, Box<Problem>> {
+    ) -> Result<EdgeResponse, Box<Problem>> {
         let auth = core.auth_context();
         if let Some(refused) = access::refuse_visitor(request.tunnel, request.visitor, auth) {
             record.set_refusal(refused.rule, refused.reason.clone());
@@ -136,7 +136,7 @@ pub(in crate::edge) fn to_sign_in(
     inbound: &RequestInfo<'_>,
     request: &EdgeRequest<'_, Agent>,
     core: &Core,
-) -> Result<Answer, Box<Problem>> {
+) -> Result<EdgeResponse, Box<Problem>> {
     let unavailable = || Box::new(Problem::unavailable());
     let browsers = browsers(core)?;
     let directory = core.tenancy.directory().ok_or_else(unavailable)?;
@@ -152,12 +152,12 @@ pub(in crate::edge) fn to_sign_in(
         now,
     );
     let departure = departure.ok_or_else(unavailable)?;
-    let answer = Answer::redirect(302, departure.location);
+    let answer = EdgeResponse::redirect(302, departure.location);
     Ok(with_cookies(answer, departure.set_cookies))
 }
 
-fn with_cookies(answer: Answer, set_cookies: Vec<String>) -> Answer {
-    let with = |answer: Answer, cookie| answer.with_header(SET_COOKIE, cookie);
+fn with_cookies(answer: EdgeResponse, set_cookies: Vec<String>) -> EdgeResponse {
+    let with = |answer: EdgeResponse, cookie| answer.with_header(SET_COOKIE, cookie);
     set_cookies.into_iter().fold(answer, with)
 }
 
@@ -165,13 +165,13 @@ fn with_cookies(answer: Answer, set_cookies: Vec<String>) -> Answer {
 pub(in crate::edge) fn to_challenge(
     request: &EdgeRequest<'_, Agent>,
     core: &Core,
-) -> Result<Answer, Box<Problem>> {
+) -> Result<EdgeResponse, Box<Problem>> {
     let seals = &browsers(core)?.seals;
     let route = format!("{PREFIX}challenge");
     let head_bytes = core.config.limits.header_bytes;
     let page = Challenges::page(&route, request.host, &target(request), head_bytes, seals);
     let page = page.ok_or_else(|| Box::new(Problem::internal()))?;
-    let answer = Answer::redirect(302, page.location);
+    let answer = EdgeResponse::redirect(302, page.location);
     Ok(with_cookies(answer, page.set_cookies))
 }
 
@@ -213,7 +213,7 @@ struct BuiltinRequest<'a, 'r> {
 
 impl BuiltinRequest<'_, '_> {
     /// Returns the visitor's identity, if its cookie or certificate proves one.
-    fn session(&self) -> Answer {
+    fn session(&self) -> EdgeResponse {
         let decision = access::decide(self.request, self.auth);
         let proof = match decision.outcome {
             access::Outcome::Allow(allowed) => allowed.proof,
@@ -255,25 +255,29 @@ impl BuiltinRequest<'_, '_> {
             },
             policies: policies(required, self.route.prefix),
         };
-        Answer::json(&view)
+        EdgeResponse::json(&view)
     }
 
-    fn sign_out_page(&self) -> Answer {
+    fn sign_out_page(&self) -> EdgeResponse {
         if self.request.query == Some(SIGNED_OUT) {
-            return Answer::page(Page::signed_out());
+            return EdgeResponse::page(Page::signed_out());
         }
         let action = format!("{}logout?{WITH_PAGE}", self.route.prefix);
-        Answer::page(Page::sign_out(&action))
+        EdgeResponse::page(Page::sign_out(&action))
     }
 
-    fn sign_out<H: HeaderFields>(&self, headers: &H, core: &Core) -> Result<Answer, Box<Problem>> {
+    fn sign_out<H: HeaderFields>(
+        &self,
+        headers: &H,
+        core: &Core,
+    ) -> Result<EdgeResponse, Box<Problem>> {
         self.require_same_origin(headers)?;
         self.end_session(core);
         let answer = if self.request.query == Some(WITH_PAGE) {
             let page = format!("{}logout?{SIGNED_OUT}", self.route.prefix);
-            Answer::redirect(303, page)
+            EdgeResponse::redirect(303, page)
         } else {
-            Answer::no_content()
+            EdgeResponse::no_content()
         };
         Ok(answer.with_header(SET_COOKIE, Session::clear_cookie()))
     }
@@ -312,7 +316,7 @@ impl BuiltinRequest<'_, '_> {
         browsers: &Browsers,
         core: &Core,
         record: &mut AccessRecord,
-    ) -> Result<Answer, Box<Problem>> {
+    ) -> Result<EdgeResponse, Box<Problem>> {
         let failed = || {
             let detail = "Signing in did not work. Start again.";
             Box::new(Problem::new(403, "sign_in_failed", detail))
@@ -346,12 +350,12 @@ impl BuiltinRequest<'_, '_> {
                     let signed_in = &tunnel.project.signed_in;
                     signed_in.record(self.request.host, publisher, now);
                 }
-                let answer = Answer::redirect(302, location);
+                let answer = EdgeResponse::redirect(302, location);
                 Ok(with_cookies(answer, set_cookies))
             }
             Ok(SignInCallback::Restarted { location }) => {
                 record.set_rule(RULE, Some("begun again, for another tab's secret".into()));
-                Ok(Answer::redirect(302, location))
+                Ok(EdgeResponse::redirect(302, location))
             }
             Err(refused) => {
                 record.set_rule(RULE, Some(refused.to_string().into()));
@@ -370,7 +374,7 @@ impl BuiltinRequest<'_, '_> {
         &self,
         browsers: &Browsers,
         headers: &H,
-    ) -> Result<Answer, Box<Problem>> {
+    ) -> Result<EdgeResponse, Box<Problem>> {
         let required = self.request.tunnel.policy.required_proofs();
         if !required.session && !required.challenge {
             return Err(Box::new(Problem::not_found()));
@@ -386,11 +390,11 @@ impl BuiltinRequest<'_, '_> {
         })?;
         // The authority is fixed before the target is appended.
         let location = format!("https://{}{}", self.authority, redirect.target);
-        let answer = Answer::redirect(302, location);
+        let answer = EdgeResponse::redirect(302, location);
         Ok(with_cookies(answer, redirect.clear_cookies))
     }
 
-    fn challenge(&self, browsers: &Browsers) -> Result<Answer, Box<Problem>> {
+    fn challenge(&self, browsers: &Browsers) -> Result<EdgeResponse, Box<Problem>> {
         let seals = &browsers.seals;
         let host = self.request.host;
         if !self.request.tunnel.policy.required_proofs().challenge {
@@ -406,12 +410,12 @@ impl BuiltinRequest<'_, '_> {
         let now = self.auth.now;
         let passed = self.request.cookies.challenge.value();
         if passed.is_some_and(|cookie| Challenges::is_passed(cookie, (host, peer), seals, now)) {
-            return Ok(Answer::redirect(302, target));
+            return Ok(EdgeResponse::redirect(302, target));
         }
         let puzzle = browsers.challenges.puzzle(host, peer, seals, now);
         let route = format!("{}challenge", self.route.prefix);
         let page = Page::challenge(&puzzle, (&route, &target), self.footer);
-        Ok(Answer::page(page))
+        Ok(EdgeResponse::page(page))
     }
 
     /// The solution is in the query, so that there is no body to read.
@@ -420,7 +424,7 @@ impl BuiltinRequest<'_, '_> {
         browsers: &Browsers,
         headers: &H,
         record: &mut AccessRecord,
-    ) -> Result<Answer, Box<Problem>> {
+    ) -> Result<EdgeResponse, Box<Problem>> {
         self.require_same_origin(headers)?;
         let given = self.parameters(["puzzle", "number"]);
         let [puzzle, number] = given
@@ -436,7 +440,7 @@ impl BuiltinRequest<'_, '_> {
             .challenges
             .solve(solution, from, project, &browsers.seals, now);
         match solved {
-            Ok(cookie) => Ok(Answer::no_content().with_header(SET_COOKIE, cookie)),
+            Ok(cookie) => Ok(EdgeResponse::no_content().with_header(SET_COOKIE, cookie)),
             Err(unsolved) => {
                 record.set_rule(RULE, Some(unsolved.to_string().into()));
                 let detail = "The challenge was not passed.";

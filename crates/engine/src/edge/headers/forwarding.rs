@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use http1::{
     Authority, BodyLength, Field, FieldKind, FieldName, FieldValue, FieldValueBuf, Method,
-    Protocol, ResponseBody, ResponseHead, Target, Version, field_name, field_value, write_field,
+    Protocol, RequestTarget, ResponseBody, ResponseHead, Version, field_name, field_value,
+    write_field,
 };
 use types::query_credential;
 use types::tunnel::{IdentityField, ProxyHeader};
@@ -22,7 +23,7 @@ use crate::edge::response::local_response::reason;
 pub(crate) struct UpstreamRequestHead<'a> {
     pub(crate) method: Method<'a>,
     /// Without the edge's credential, and with the path exactly as it was authorised (ED-7).
-    pub(crate) target: Target<'a>,
+    pub(crate) target: RequestTarget<'a>,
     /// Host and port as the visitor wrote them.
     pub(crate) authority: Authority<'a>,
     pub(crate) source: IpAddr,

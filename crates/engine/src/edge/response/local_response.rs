@@ -14,14 +14,14 @@ use crate::edge::response::error_format::ErrorFormat;
 
 /// A response of the edge, independent of the HTTP version.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct EdgeResponse {
     pub(crate) status: u16,
     /// Header fields without `Content-Length`, which follows from the body.
     pub(crate) fields: Vec<(HeaderName, HeaderValue)>,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl EdgeResponse {
     /// Renders a problem in the negotiated format.
     pub(crate) fn problem(problem: &Problem, form: ErrorFormat, footer: &PageFooter) -> Self {
         let (media_type, body, policy) = match form {
@@ -177,18 +177,18 @@ mod tests {
     fn a_browser_gets_a_page_and_a_program_gets_json() {
         let problem = Problem::tunnel_offline(5);
         let footer = PageFooter::default();
-        let page = Answer::problem(&problem, ErrorFormat::Page, &footer);
+        let page = EdgeResponse::problem(&problem, ErrorFormat::Page, &footer);
         assert!(page.body.starts_with("<!doctype html>"));
         assert!(
             page.fields
                 .contains(&(RETRY_AFTER, HeaderValue::from_static("5")))
         );
-        let text = Answer::problem(&problem, ErrorFormat::Text, &footer);
+        let text = EdgeResponse::problem(&problem, ErrorFormat::Text, &footer);
         assert!(
             text.body
                 .starts_with("503 Service Unavailable: The tunnel is offline;")
         );
-        let json = Answer::problem(&problem, ErrorFormat::Json, &footer);
+        let json = EdgeResponse::problem(&problem, ErrorFormat::Json, &footer);
         assert!(json.body.contains("\"tunnel_offline\""));
         let head = String::from_utf8(json.to_http1(true, true)).unwrap();
         assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"));

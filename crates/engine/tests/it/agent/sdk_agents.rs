@@ -1,7 +1,7 @@
 //! Agents without extensions, such as the published SDKs, which open one connection per stream.
 
 use serde_json::json;
-use testing::{Answer, TestEngine, Upstream, within};
+use testing::{ReceivedResponse, TestEngine, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -45,7 +45,7 @@ async fn answer(stream: &mut TlsStream<TcpStream>, body: &str) {
 }
 
 /// A visitor's request in flight.
-fn visit(engine: &TestEngine, target: &'static str) -> tokio::task::JoinHandle<Answer> {
+fn visit(engine: &TestEngine, target: &'static str) -> tokio::task::JoinHandle<ReceivedResponse> {
     let visitor = engine.visitor();
     tokio::spawn(async move { visitor.http1(HOST).await.get(target, HOST).await })
 }

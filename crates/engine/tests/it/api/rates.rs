@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use jiff::Timestamp;
 use serde_json::json;
-use testing::{Answer, RawVisitor, TestEngine};
+use testing::{RawVisitor, ReceivedResponse, TestEngine};
 
 use crate::world::{A, World};
 
@@ -29,7 +29,7 @@ impl Caller {
         Self { connection, host }
     }
 
-    async fn ask(&mut self, method: &str, path: &str, token: &str) -> Answer {
+    async fn ask(&mut self, method: &str, path: &str, token: &str) -> ReceivedResponse {
         let bearer = format!("Authorization: Bearer {token}\r\nContent-Length: 0\r\n");
         let (connection, host) = (&mut self.connection, &self.host);
         connection.request(method, path, host, &bearer).await;
@@ -53,7 +53,7 @@ impl Caller {
 }
 
 /// The answer to a request on a new connection.
-async fn list_once(world: &World, token: &str) -> Answer {
+async fn list_once(world: &World, token: &str) -> ReceivedResponse {
     let mut caller = Caller::from(world, "203.0.113.1").await;
     caller.ask("GET", "/api/tunnels", token).await
 }

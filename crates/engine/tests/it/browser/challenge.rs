@@ -2,7 +2,7 @@
 
 use aws_lc_rs::digest;
 use client::Properties;
-use testing::Answer;
+use testing::ReceivedResponse;
 
 use super::{Jar, PAGE, Site, parameter, received_values, with_sessions};
 
@@ -31,7 +31,7 @@ fn solve(page: &str) -> String {
 }
 
 /// Opens a page and follows the redirect to the challenge.
-async fn page(site: &Site, target: &str) -> Answer {
+async fn page(site: &Site, target: &str) -> ReceivedResponse {
     let answer = site.open(target, &Jar::default()).await;
     assert_eq!(answer.status, 302);
     let location = answer.header("location").unwrap().to_owned();

@@ -2,7 +2,7 @@
 
 use api::control::settings::PublicAccessPolicy;
 use client::Properties;
-use testing::Answer;
+use testing::ReceivedResponse;
 
 use super::{A, Jar, Site, with_sessions};
 
@@ -12,7 +12,7 @@ fn listed(properties: Properties) -> Properties {
     properties.allowed_origins(vec![PAGE.to_owned()])
 }
 
-async fn preflight(site: &Site, fields: &str) -> Answer {
+async fn preflight(site: &Site, fields: &str) -> ReceivedResponse {
     site.send("OPTIONS", "/api?x=1", fields).await
 }
 

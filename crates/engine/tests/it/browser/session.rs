@@ -7,7 +7,7 @@ use api::link::{Item, Membership, Person, Record};
 use client::{Properties, Target};
 use engine::clock::ManualClock;
 use serde_json::{Value, json};
-use testing::{Answer, TestTunnel, Upstream, within};
+use testing::{ReceivedResponse, TestTunnel, Upstream, within};
 
 use super::{A, Jar, PAGE, Site, parameter, received_values, with_sessions};
 
@@ -26,7 +26,7 @@ pub(super) async fn start_sign_in(site: &Site, target: &str, jar: &Jar) -> SignI
 }
 
 /// The redirect to the platform in an answer.
-pub(super) fn redirect(site: &Site, answer: &Answer, jar: &Jar) -> SignInRedirect {
+pub(super) fn redirect(site: &Site, answer: &ReceivedResponse, jar: &Jar) -> SignInRedirect {
     assert_eq!(answer.status, 302, "{}", answer.text());
     let location = answer.header("location").unwrap();
     let page = format!(
@@ -56,7 +56,12 @@ impl SignInRedirect {
     }
 }
 
-pub(super) async fn finish_sign_in(site: &Site, code: &str, state: &str, jar: &Jar) -> Answer {
+pub(super) async fn finish_sign_in(
+    site: &Site,
+    code: &str,
+    state: &str,
+    jar: &Jar,
+) -> ReceivedResponse {
     let target = format!("/.well-known/svc/callback?code={code}&state={state}");
     site.open(&target, jar).await
 }

@@ -9,13 +9,13 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::Response;
 use hyper::body::Frame;
 use testing::{
-    Answer, Gate, H2Visitor, Report, ScriptedUpstream, Step, TestEngine, Upstream, within,
+    Gate, H2Visitor, ReceivedResponse, Report, ScriptedUpstream, Step, TestEngine, Upstream, within,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
-async fn over_both(upstream: &ScriptedUpstream) -> [Answer; 2] {
+async fn over_both(upstream: &ScriptedUpstream) -> [ReceivedResponse; 2] {
     let engine = TestEngine::start().await;
     let tunnel = engine.publish(upstream.addr()).await;
     let host = tunnel.hostname();

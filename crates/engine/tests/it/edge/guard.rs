@@ -8,7 +8,7 @@ use engine::clock::{Clock, ManualClock};
 use http::Request;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use testing::{Answer, H2Visitor, ScriptedUpstream, TestEngine, TestTunnel, Upstream};
+use testing::{H2Visitor, ReceivedResponse, ScriptedUpstream, TestEngine, TestTunnel, Upstream};
 
 use crate::support::{READ, STREAMS, signed};
 
@@ -20,7 +20,7 @@ fn guarded() -> Properties {
 }
 
 /// Sends a GET on its own connection. `fields` are lines including their line ends.
-async fn get(engine: &TestEngine, host: &str, target: &str, fields: &str) -> Answer {
+async fn get(engine: &TestEngine, host: &str, target: &str, fields: &str) -> ReceivedResponse {
     let mut visitor = engine.visitor().http1(host).await;
     visitor.request("GET", target, host, fields).await;
     visitor.answer().await

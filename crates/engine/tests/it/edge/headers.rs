@@ -2,7 +2,7 @@
 
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use testing::{Answer, H2Visitor, ScriptedUpstream, TestEngine, TestTunnel, Upstream};
+use testing::{H2Visitor, ReceivedResponse, ScriptedUpstream, TestEngine, TestTunnel, Upstream};
 
 /// The values that the service received under a name.
 fn received_values<'v>(answer: &'v Value, name: &str) -> Vec<&'v str> {
@@ -183,7 +183,7 @@ async fn connection_fields_of_the_service_are_not_forwarded() {
     let host = tunnel.hostname();
     let mut http1 = engine.visitor().http1(host).await;
     let mut h2 = engine.visitor().h2(host).await;
-    let answers: [Answer; 2] = [http1.get("/", host).await, h2.get("/", host).await];
+    let answers: [ReceivedResponse; 2] = [http1.get("/", host).await, h2.get("/", host).await];
     for answer in answers {
         assert_eq!((answer.status, answer.text()), (200, "ok"));
         for name in ["x-hop", "keep-alive", "proxy-authenticate"] {
@@ -297,8 +297,8 @@ async fn reserved_trailers_of_a_request_are_not_forwarded() {
     }
 }
 
-/// W3C Trace Context, in all combinations of HTTP versions. An invalid `traceparent` passes too: the
-/// service decides what to do with it.
+/// W3C Trace Context, in all combinations of HTTP versions. An invalid `traceparent` passes too:
+/// the service decides what to do with it.
 #[tokio::test]
 async fn the_trace_context_passes_unchanged_and_is_logged_if_it_is_valid() {
     const ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";

@@ -13,7 +13,7 @@ use futures_util::{SinkExt, StreamExt};
 use http::{Method, Request, StatusCode, Version};
 use hyper::ext::Protocol;
 use serde_json::{Value, json};
-use testing::{Answer, H2Visitor, TestEngine, Upstream, within};
+use testing::{H2Visitor, ReceivedResponse, TestEngine, Upstream, within};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
@@ -42,14 +42,14 @@ fn basic(user: &str, password: &str) -> String {
 }
 
 /// Sends a GET on its own connection. `fields` are lines including their line ends.
-async fn get(engine: &TestEngine, host: &str, target: &str, fields: &str) -> Answer {
+async fn get(engine: &TestEngine, host: &str, target: &str, fields: &str) -> ReceivedResponse {
     let mut visitor = engine.visitor().http1(host).await;
     visitor.request("GET", target, host, fields).await;
     visitor.answer().await
 }
 
 /// The same over HTTP/2.
-async fn get_h2(engine: &TestEngine, host: &str, authorization: &[&str]) -> Answer {
+async fn get_h2(engine: &TestEngine, host: &str, authorization: &[&str]) -> ReceivedResponse {
     let mut visitor = engine.visitor().h2(host).await;
     let mut request = Request::get(format!("https://{host}/"));
     for value in authorization {
@@ -59,12 +59,12 @@ async fn get_h2(engine: &TestEngine, host: &str, authorization: &[&str]) -> Answ
     H2Visitor::collect(visitor.send(request).await.unwrap()).await
 }
 
-fn code(answer: &Answer) -> (u16, Value) {
+fn code(answer: &ReceivedResponse) -> (u16, Value) {
     (answer.status, answer.json()["code"].clone())
 }
 
 /// The names of the fields that the service received.
-fn received_names(answer: &Answer) -> Vec<String> {
+fn received_names(answer: &ReceivedResponse) -> Vec<String> {
     let answer = answer.json();
     let fields = answer["headers"].as_array().unwrap().iter();
     fields

@@ -1,12 +1,12 @@
 //! The plain listener.
 
-use testing::{Answer, RawVisitor, TestEngine};
+use testing::{RawVisitor, ReceivedResponse, TestEngine};
 use tokio::net::TcpStream;
 
 const PLAIN: &str = "http: {enabled: true, listen_addr: '127.0.0.1:0'}\n";
 
 /// The listener's answer to one request, after which it closes.
-async fn response(engine: &TestEngine, request: &str) -> Answer {
+async fn response(engine: &TestEngine, request: &str) -> ReceivedResponse {
     let addr = engine.running().http_addr().unwrap();
     let mut visitor = RawVisitor::new(TcpStream::connect(addr).await.unwrap());
     visitor.send(request).await;

@@ -7,12 +7,12 @@ use client::Properties;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
-use testing::{Answer, H2Visitor, TestEngine, TestTunnel, Upstream, within};
+use testing::{H2Visitor, ReceivedResponse, TestEngine, TestTunnel, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::World;
 
-async fn get(engine: &TestEngine, tunnel: &TestTunnel) -> Answer {
+async fn get(engine: &TestEngine, tunnel: &TestTunnel) -> ReceivedResponse {
     let host = tunnel.hostname();
     engine.visitor().http1(host).await.get("/", host).await
 }
@@ -25,7 +25,7 @@ fn requests(tunnel: Option<u32>, project: Option<u32>) -> Limits {
     }
 }
 
-fn is_limited(answer: &Answer, limit: &str) -> bool {
+fn is_limited(answer: &ReceivedResponse, limit: &str) -> bool {
     if answer.status != 429 {
         return false;
     }

@@ -14,7 +14,7 @@ use http::Request;
 use rustls::client::Resumption;
 use rustls::{ClientConfig, HandshakeKind, ProtocolVersion, version};
 use serde_json::{Value, json};
-use testing::{Answer, EventSource, H2Visitor, RawVisitor, TestTunnel, Upstream};
+use testing::{EventSource, H2Visitor, RawVisitor, ReceivedResponse, TestTunnel, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::openssl::{CurlOutput, Identity, Pki, curl};
@@ -79,7 +79,13 @@ impl World {
     }
 
     /// One GET on its own connection.
-    async fn get(&self, host: &str, identity: &Identity, target: &str, fields: &str) -> Answer {
+    async fn get(
+        &self,
+        host: &str,
+        identity: &Identity,
+        target: &str,
+        fields: &str,
+    ) -> ReceivedResponse {
         let mut visitor = self.http1(host, identity).await;
         visitor.request("GET", target, host, fields).await;
         visitor.answer().await
@@ -94,7 +100,7 @@ fn guarded() -> Properties {
     Properties::http().mtls_auth(true)
 }
 
-fn code(answer: &Answer) -> (u16, Value) {
+fn code(answer: &ReceivedResponse) -> (u16, Value) {
     (answer.status, answer.json()["code"].clone())
 }
 

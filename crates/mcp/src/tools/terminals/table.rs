@@ -1,7 +1,7 @@
 //! The table of terminal tools.
 
 use super::{
-    Answer, Argument, ArgumentTarget, HttpMethod, Shape, TerminalAction, TerminalTool,
+    Argument, ArgumentTarget, HttpMethod, ResponseShape, Shape, TerminalAction, TerminalTool,
     ToolImplementation, TunnelsResourcesReadOnly, TunnelsStreamsCreateDelete, WebttyLogsReadOnly,
     WebttySessionsReadOnly, WebttySessionsReadWrite, webtty,
 };
@@ -89,7 +89,7 @@ pub(crate) const SESSIONS_LIST: Tool = Tool {
         implementation: ToolImplementation::Operation(
             HttpMethod::Get,
             webtty::SESSIONS,
-            Answer::List("sessions"),
+            ResponseShape::List("sessions"),
         ),
         scopes: &[WebttySessionsReadOnly],
         arguments: &[
@@ -135,7 +135,7 @@ pub(crate) const SESSION_GET: Tool = Tool {
         implementation: ToolImplementation::Operation(
             HttpMethod::Get,
             webtty::SESSION,
-            Answer::Object,
+            ResponseShape::Object,
         ),
         scopes: &[WebttySessionsReadOnly],
         arguments: &[SESSION],
@@ -153,7 +153,7 @@ pub(crate) const SESSION_PARTICIPANTS: Tool = Tool {
         implementation: ToolImplementation::Operation(
             HttpMethod::Get,
             webtty::PARTICIPANTS,
-            Answer::List("participants"),
+            ResponseShape::List("participants"),
         ),
         scopes: &[WebttySessionsReadOnly],
         arguments: &[SESSION],
@@ -172,7 +172,7 @@ pub(crate) const SESSION_EVENTS: Tool = Tool {
         implementation: ToolImplementation::Operation(
             HttpMethod::Get,
             webtty::EVENTS,
-            Answer::List("events"),
+            ResponseShape::List("events"),
         ),
         scopes: &[WebttyLogsReadOnly],
         arguments: &[
@@ -202,7 +202,7 @@ pub(crate) const SESSION_EXPORT: Tool = Tool {
         implementation: ToolImplementation::Operation(
             HttpMethod::Get,
             webtty::EXPORT,
-            Answer::Text("content"),
+            ResponseShape::Text("content"),
         ),
         scopes: &[WebttyLogsReadOnly],
         arguments: &[
@@ -298,7 +298,7 @@ pub(crate) const CONTROL_REQUESTS_LIST: Tool = Tool {
         implementation: ToolImplementation::Operation(
             HttpMethod::Get,
             webtty::CONTROL_REQUESTS,
-            Answer::List("control_requests"),
+            ResponseShape::List("control_requests"),
         ),
         scopes: &[WebttySessionsReadOnly],
         arguments: &[
@@ -361,7 +361,7 @@ pub(crate) const CONTROL_REQUEST_RESOLVE: Tool = Tool {
         implementation: ToolImplementation::Operation(
             HttpMethod::Post,
             webtty::CONTROL_REQUEST,
-            Answer::Object,
+            ResponseShape::Object,
         ),
         scopes: &[WebttySessionsReadWrite],
         arguments: &[

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use store::Period;
-use store::traffic::{self, MAX_NAMES, REST, Step, Traffic};
+use store::traffic::{self, MAX_NAMES, REST, Traffic, TrafficStep};
 
 use crate::database::{Database, both};
 use crate::world::{Person, at};
@@ -40,17 +40,17 @@ async fn traffic_adds_up_in_each_interval(database: Database) {
     );
     let mut tx = database.begin().await;
     for (second, names) in [(0, ["a", REST]), (0, ["a", "b"]), (60, ["b", "b"])] {
-        let span = (Step::Minute, at(second));
+        let span = (TrafficStep::Minute, at(second));
         let visits = named(&names);
         traffic::add(&mut tx, ann.project, span, &visits)
             .await
             .unwrap();
     }
-    let hour = (Step::Hour, at(0));
+    let hour = (TrafficStep::Hour, at(0));
     traffic::add(&mut tx, ann.project, hour, &named(&["a"]))
         .await
         .unwrap();
-    let all = (Step::Minute, Period::default());
+    let all = (TrafficStep::Minute, Period::default());
     let whole = traffic::series(&mut tx, ann.project, all, "", 10)
         .await
         .unwrap();
@@ -80,9 +80,9 @@ async fn traffic_adds_up_in_each_interval(database: Database) {
         start: Some(at(1)),
         end: Some(at(60)),
     };
-    let none = traffic::series(&mut tx, ann.project, (Step::Minute, part), "", 10);
+    let none = traffic::series(&mut tx, ann.project, (TrafficStep::Minute, part), "", 10);
     assert!(none.await.unwrap().is_empty());
-    let hours = (Step::Hour, Period::default());
+    let hours = (TrafficStep::Hour, Period::default());
     let hours = traffic::tunnels(&mut tx, ann.project, hours, 10).await;
     assert_eq!(hours.unwrap().len(), 1);
     let others = traffic::tunnels(&mut tx, bob.project, all, 10).await;
@@ -92,7 +92,7 @@ async fn traffic_adds_up_in_each_interval(database: Database) {
 async fn names_beyond_the_limit_count_as_the_rest(database: Database) {
     let ann = Person::new(&database, "ann").await;
     let mut tx = database.begin().await;
-    let span = (Step::Minute, at(0));
+    let span = (TrafficStep::Minute, at(0));
     for batch in 0..3 {
         let names: Vec<_> = (0..60).map(|number| format!("t{batch}-{number}")).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
@@ -100,7 +100,7 @@ async fn names_beyond_the_limit_count_as_the_rest(database: Database) {
             .await
             .unwrap();
     }
-    let all = (Step::Minute, Period::default());
+    let all = (TrafficStep::Minute, Period::default());
     let tunnels = traffic::tunnels(&mut tx, ann.project, all, 1000)
         .await
         .unwrap();
@@ -118,7 +118,7 @@ async fn old_intervals_are_removed(database: Database) {
     let ann = Person::new(&database, "ann").await;
     let mut tx = database.begin().await;
     for second in [0, 60, 120] {
-        for step in [Step::Minute, Step::Hour] {
+        for step in [TrafficStep::Minute, TrafficStep::Hour] {
             let visits = named(&["a"]);
             traffic::add(&mut tx, ann.project, (step, at(second)), &visits)
                 .await
@@ -126,11 +126,11 @@ async fn old_intervals_are_removed(database: Database) {
         }
     }
     // The sum and the tunnel.
-    let removed = traffic::purge(&mut tx, Step::Minute, at(120), 3).await;
+    let removed = traffic::purge(&mut tx, TrafficStep::Minute, at(120), 3).await;
     assert_eq!(removed.unwrap(), 3);
-    let removed = traffic::purge(&mut tx, Step::Minute, at(120), 100).await;
+    let removed = traffic::purge(&mut tx, TrafficStep::Minute, at(120), 100).await;
     assert_eq!(removed.unwrap(), 1);
-    for (step, left) in [(Step::Minute, 1), (Step::Hour, 3)] {
+    for (step, left) in [(TrafficStep::Minute, 1), (TrafficStep::Hour, 3)] {
         let all = (step, Period::default());
         let points = traffic::series(&mut tx, ann.project, all, "", 10).await;
         assert_eq!(points.unwrap().len(), left);

@@ -109,7 +109,7 @@ struct Files {
 }
 
 /// The response to a request.
-enum Answer {
+enum FolderResponse {
     /// The requested part of this file.
     File(PathBuf),
     /// This complete file.
@@ -126,20 +126,22 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
     let uri = request.uri().clone();
     // The file system may be slow.
     let found = tokio::task::spawn_blocking(move || match files.find(uri.path()) {
-        PathTarget::File(path) if undated::is_undated(&path) => Answer::Undated(path),
-        PathTarget::File(path) => Answer::File(path),
-        PathTarget::Folder { path, at } => Answer::Complete(listing::page(&path, &at, &files.root)),
-        PathTarget::Moved(path) => Answer::Complete(redirect_to_folder(&path, uri.query())),
-        PathTarget::NotFound => Answer::Complete(listing::not_found()),
+        PathTarget::File(path) if undated::is_undated(&path) => FolderResponse::Undated(path),
+        PathTarget::File(path) => FolderResponse::File(path),
+        PathTarget::Folder { path, at } => {
+            FolderResponse::Complete(listing::page(&path, &at, &files.root))
+        }
+        PathTarget::Moved(path) => FolderResponse::Complete(redirect_to_folder(&path, uri.query())),
+        PathTarget::NotFound => FolderResponse::Complete(listing::not_found()),
     });
     let mut response = match found.await {
-        Ok(Answer::File(path)) => file(&path, request).await,
-        Ok(Answer::Undated(path)) => {
+        Ok(FolderResponse::File(path)) => file(&path, request).await,
+        Ok(FolderResponse::Undated(path)) => {
             let mut response = undated::send(&path, request.method()).await;
             set_charset(response.headers_mut());
             response
         }
-        Ok(Answer::Complete(response)) => response,
+        Ok(FolderResponse::Complete(response)) => response,
         Err(_stopped) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     };
     // Users open files that they have just changed. An unchanged file is not sent again.

@@ -11,7 +11,7 @@ use api::control::{
 use clap::Parser;
 use serde_json::json;
 
-use super::offer::{self, Choice, Step};
+use super::offer::{self, Choice, CreationStep};
 use crate::failure::{Code, Failure};
 use crate::output::Format;
 use crate::platform::{PlatformError, Session, SessionFlags};
@@ -89,8 +89,8 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
         let choice = Choice::select(&preview, args.plan, wanted)?;
         let fingerprint = choice.option.creation_fingerprint.clone();
         match offer::next_step(&fingerprint, confirmed.as_deref(), prompt::is_possible()) {
-            Step::Create => {}
-            Step::Confirm { changed } => {
+            CreationStep::Create => {}
+            CreationStep::Confirm { changed } => {
                 if changed {
                     output::message("The offer has changed since it was confirmed.");
                 }
@@ -101,7 +101,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
                 }
                 confirmed = Some(fingerprint.clone());
             }
-            Step::Stale => {
+            CreationStep::Stale => {
                 output::message(&choice.describe(Some(name)));
                 return Err(Failure::new(
                     Code::Conflict,
@@ -111,7 +111,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
                     "to confirm the offer above, use --confirm {fingerprint}"
                 )));
             }
-            Step::Unconfirmed => {
+            CreationStep::Unconfirmed => {
                 output::message(&choice.describe(Some(name)));
                 return Err(Failure::usage(
                     "cannot ask for confirmation: not a terminal",

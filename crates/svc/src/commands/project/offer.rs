@@ -21,7 +21,7 @@ pub(super) struct Choice<'a> {
 
 /// The next step towards a creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum CreationStep {
     /// The current offer was confirmed.
     Create,
     /// The user at the terminal must see the offer and decide.
@@ -36,14 +36,14 @@ pub(super) enum Step {
 }
 
 /// CP-4g: an offer is only created if its own fingerprint was confirmed.
-pub(super) fn next_step(offered: &str, confirmed: Option<&str>, can_ask: bool) -> Step {
+pub(super) fn next_step(offered: &str, confirmed: Option<&str>, can_ask: bool) -> CreationStep {
     match (confirmed, can_ask) {
-        (Some(confirmed), _) if confirmed == offered => Step::Create,
-        (confirmed, true) => Step::Confirm {
+        (Some(confirmed), _) if confirmed == offered => CreationStep::Create,
+        (confirmed, true) => CreationStep::Confirm {
             changed: confirmed.is_some(),
         },
-        (Some(_), false) => Step::Stale,
-        (None, false) => Step::Unconfirmed,
+        (Some(_), false) => CreationStep::Stale,
+        (None, false) => CreationStep::Unconfirmed,
     }
 }
 
@@ -269,19 +269,19 @@ mod tests {
     #[test]
     fn cp_4g_only_a_confirmed_plan_is_created() {
         for can_ask in [false, true] {
-            assert_eq!(next_step("new", Some("new"), can_ask), Step::Create);
+            assert_eq!(next_step("new", Some("new"), can_ask), CreationStep::Create);
         }
         assert_eq!(
             next_step("new", None, true),
-            Step::Confirm { changed: false }
+            CreationStep::Confirm { changed: false }
         );
         assert_eq!(
             next_step("new", Some("old"), true),
-            Step::Confirm { changed: true }
+            CreationStep::Confirm { changed: true }
         );
-        assert_eq!(next_step("new", Some("old"), false), Step::Stale);
-        assert_eq!(next_step("new", None, false), Step::Unconfirmed);
-        assert_eq!(next_step("new", Some(""), false), Step::Stale);
+        assert_eq!(next_step("new", Some("old"), false), CreationStep::Stale);
+        assert_eq!(next_step("new", None, false), CreationStep::Unconfirmed);
+        assert_eq!(next_step("new", Some(""), false), CreationStep::Stale);
     }
 
     /// CP-4g: plan, price, impact and action are all shown.

@@ -1,6 +1,6 @@
 //! Attacks by HTTP/1.1 visitors.
 
-use testing::{Answer, RawVisitor, Report, ScriptedUpstream, Step, TestEngine};
+use testing::{RawVisitor, ReceivedResponse, Report, ScriptedUpstream, Step, TestEngine};
 
 use super::{Site, Table};
 
@@ -343,7 +343,7 @@ async fn trailers_do_not_override_the_head() {
 }
 
 /// The values of a field that the service received.
-fn received_values(answer: &Answer, name: &str) -> Vec<String> {
+fn received_values(answer: &ReceivedResponse, name: &str) -> Vec<String> {
     let seen = answer.json();
     let fields = seen["headers"].as_array().unwrap().iter();
     let fields = fields.filter(|field| field[0] == name);

@@ -315,7 +315,7 @@ impl GuardedTunnel {
     }
 }
 
-fn told(answer: &testing::Answer) -> (u16, String) {
+fn told(answer: &testing::ReceivedResponse) -> (u16, String) {
     let seen = match answer.status {
         200 => answer.json()["target"].as_str().unwrap().to_owned(),
         _ => String::new(),

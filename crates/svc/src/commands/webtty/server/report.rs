@@ -85,12 +85,12 @@ impl Report {
 /// Session events, passed through a bounded queue so that a slow reader does not delay terminals.
 pub(super) struct Sessions {
     format: Format,
-    lines: mpsc::Receiver<Line>,
+    lines: mpsc::Receiver<SessionReport>,
 }
 
 /// A session that started or ended.
 #[derive(Debug, Serialize)]
-pub(super) struct Line {
+pub(super) struct SessionReport {
     #[serde(skip)]
     format: Format,
     session: &'static str,
@@ -124,13 +124,13 @@ impl Sessions {
         let (told, lines) = mpsc::channel(LINES);
         let observer: Observer = Arc::new(move |event| {
             // If the queue is full, the line is dropped. The session is not affected.
-            drop(told.try_send(Line::of(&event, format)));
+            drop(told.try_send(SessionReport::of(&event, format)));
         });
         (Self { format, lines }, observer)
     }
 
     /// The next line. Cancel safe.
-    pub(super) async fn next(&mut self) -> Option<Line> {
+    pub(super) async fn next(&mut self) -> Option<SessionReport> {
         self.lines.recv().await
     }
 
@@ -160,7 +160,7 @@ impl Sessions {
     }
 }
 
-impl Line {
+impl SessionReport {
     fn of(event: &Event<'_>, format: Format) -> Self {
         let line = |session, session_id: &str| Self {
             format,

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use super::records::{Answer, CaaProperty, Delegation, RecordAnswers, WantedRecords};
+use super::records::{CaaProperty, Delegation, DnsAnswer, RecordAnswers, WantedRecords};
 use crate::failure::Failure;
 
 /// The name servers that are asked.
@@ -103,7 +103,7 @@ impl NameServers {
     }
 
     /// Addresses of a name, from the servers of its zone, else from the resolver.
-    async fn addresses(&self, name: &str, own: &[SocketAddr]) -> Answer<Vec<IpAddr>> {
+    async fn addresses(&self, name: &str, own: &[SocketAddr]) -> DnsAnswer<Vec<IpAddr>> {
         let mut found = Vec::new();
         for kind in [RecordType::A, RecordType::AAAA] {
             let of_zone = ask(own, name, kind, false).await.ok();
@@ -121,7 +121,7 @@ impl NameServers {
     }
 
     /// Name servers and alias of a name, as the zone above it has them.
-    async fn delegation(&self, name: &str, own: &[SocketAddr]) -> Answer<Delegation> {
+    async fn delegation(&self, name: &str, own: &[SocketAddr]) -> DnsAnswer<Delegation> {
         let message = ask(own, name, RecordType::NS, false).await?;
         let wanted = parse(name)?;
         let mut found = Delegation::default();
@@ -139,7 +139,7 @@ impl NameServers {
 
     /// The CAA records that apply to a name: its own, or those of the next name above it that has
     /// some (RFC 8659 section 3).
-    pub(super) async fn caa(&self, host: &str) -> Answer<Option<(String, Vec<CaaProperty>)>> {
+    pub(super) async fn caa(&self, host: &str) -> DnsAnswer<Option<(String, Vec<CaaProperty>)>> {
         let mut name = host;
         while !name.is_empty() {
             let message = ask(&self.resolvers, name, RecordType::CAA, true).await?;
@@ -195,7 +195,7 @@ async fn ask(
     name: &str,
     kind: RecordType,
     is_recursive: bool,
-) -> Answer<Message> {
+) -> DnsAnswer<Message> {
     let name = parse(name)?;
     let mut query = Message::query();
     query.metadata.recursion_desired = is_recursive;
@@ -304,7 +304,7 @@ fn servers_in(message: &Message) -> Vec<String> {
     servers.collect()
 }
 
-fn parse(name: &str) -> Answer<Name> {
+fn parse(name: &str) -> DnsAnswer<Name> {
     Name::from_ascii(format!("{name}.")).map_err(|_| format!("{name} is no name of DNS"))
 }
 

@@ -101,14 +101,14 @@ pub(super) struct CaaProperty {
 }
 
 /// The answer of name servers, or the reason why there is none.
-pub(super) type Answer<T> = Result<T, String>;
+pub(super) type DnsAnswer<T> = Result<T, String>;
 
 /// The answers for the names of [`WantedRecords::address_names`] and
 /// [`WantedRecords::delegated_names`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordAnswers {
-    pub(super) addresses: BTreeMap<String, Answer<Vec<IpAddr>>>,
-    pub(super) delegations: BTreeMap<String, Answer<Delegation>>,
+    pub(super) addresses: BTreeMap<String, DnsAnswer<Vec<IpAddr>>>,
+    pub(super) delegations: BTreeMap<String, DnsAnswer<Delegation>>,
     /// The CAA records that apply to the host, and the name that has them.
     pub(super) caa: Option<(String, Vec<CaaProperty>)>,
 }
@@ -344,8 +344,8 @@ impl WantedRecords {
 }
 
 impl OrderValidations {
-    /// The validations of the orders to which records with this tag apply (RFC 8657). Without records
-    /// for wildcards, those for hosts apply to both.
+    /// The validations of the orders to which records with this tag apply (RFC 8657). Without
+    /// records for wildcards, those for hosts apply to both.
     fn needed(self, properties: &[CaaProperty], tag: &str) -> Vec<&'static str> {
         if tag == "issuewild" {
             return vec![WILDCARD_VALIDATION];
