@@ -6,7 +6,7 @@ use crate::access::policy::RequiredProofs;
 
 /// Validity of a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ProofValidity {
+enum Validity {
     Absent,
     Good,
     Bad,
@@ -14,11 +14,11 @@ enum ProofValidity {
     Barred,
 }
 
-const VALIDITIES: [ProofValidity; 4] = [
-    ProofValidity::Absent,
-    ProofValidity::Good,
-    ProofValidity::Bad,
-    ProofValidity::Barred,
+const VALIDITIES: [Validity; 4] = [
+    Validity::Absent,
+    Validity::Good,
+    Validity::Bad,
+    Validity::Barred,
 ];
 
 const PASSWORDS: [PasswordProof; 3] = [
@@ -33,10 +33,10 @@ struct Case {
     guards: RequiredProofs,
     policy: PublicAccessPolicy,
     /// `None`: malformed.
-    query: Option<ProofValidity>,
-    bearer: ProofValidity,
-    session: ProofValidity,
-    certificate: ProofValidity,
+    query: Option<Validity>,
+    bearer: Validity,
+    session: Validity,
+    certificate: Validity,
     password: PasswordProof,
     worked: bool,
     navigation: bool,
@@ -63,7 +63,7 @@ impl Case {
             _ => {}
         }
         // ED-5: a certificate beside a query credential, our cookie, or a bearer that is read.
-        let is_there = |worth: ProofValidity| worth != ProofValidity::Absent;
+        let is_there = |worth: Validity| worth != Validity::Absent;
         let query_there = self.query.is_none_or(is_there);
         let reads_bearer = token || challenge && !self.worked;
         if certificate
@@ -98,11 +98,11 @@ impl Case {
         }
         // ED-1a: with a query credential, the bearer is application data.
         let credential = if query_there { query } else { self.bearer };
-        let judged = |worth: ProofValidity, method, bad| match worth {
-            ProofValidity::Good => RequestResult::Service(method),
-            ProofValidity::Bad => RequestResult::Refused(401, bad),
-            ProofValidity::Barred => RequestResult::Refused(403, "insufficient_scope"),
-            ProofValidity::Absent => RequestResult::Refused(401, "unauthenticated"),
+        let judged = |worth: Validity, method, bad| match worth {
+            Validity::Good => RequestResult::Service(method),
+            Validity::Bad => RequestResult::Refused(401, bad),
+            Validity::Barred => RequestResult::Refused(403, "insufficient_scope"),
+            Validity::Absent => RequestResult::Refused(401, "unauthenticated"),
         };
         // ED-4, ED-6: a token is checked first, and its result is final.
         if token && is_there(credential) {
@@ -111,9 +111,9 @@ impl Case {
         let mut open = RequestResult::Service("");
         if challenge && !self.worked {
             match credential {
-                ProofValidity::Absent if self.navigation => return RequestResult::Challenge,
-                ProofValidity::Absent => return RequestResult::Refused(403, "challenge_required"),
-                ProofValidity::Good => open = RequestResult::Service("token"),
+                Validity::Absent if self.navigation => return RequestResult::Challenge,
+                Validity::Absent => return RequestResult::Refused(403, "challenge_required"),
+                Validity::Good => open = RequestResult::Service("token"),
                 worth => return judged(worth, "token", "invalid_token"),
             }
         }
@@ -122,12 +122,8 @@ impl Case {
         }
         if session {
             return match self.session {
-                ProofValidity::Absent | ProofValidity::Bad if self.navigation => {
-                    RequestResult::SignIn
-                }
-                ProofValidity::Absent | ProofValidity::Bad => {
-                    RequestResult::Refused(401, "unauthenticated")
-                }
+                Validity::Absent | Validity::Bad if self.navigation => RequestResult::SignIn,
+                Validity::Absent | Validity::Bad => RequestResult::Refused(401, "unauthenticated"),
                 worth => judged(worth, "session", ""),
             };
         }
@@ -152,10 +148,10 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
     let world = World::new();
     let peer: IpAddr = "192.0.2.7".parse().unwrap();
     let of = |worth, good: &str, bad: &str, barred: &str| match worth {
-        ProofValidity::Absent => None,
-        ProofValidity::Good => Some(good.to_owned()),
-        ProofValidity::Bad => Some(bad.to_owned()),
-        ProofValidity::Barred => Some(barred.to_owned()),
+        Validity::Absent => None,
+        Validity::Good => Some(good.to_owned()),
+        Validity::Bad => Some(bad.to_owned()),
+        Validity::Barred => Some(barred.to_owned()),
     };
     let tokens = [("ann", SECRET), ("ann", "another"), ("bob", SECRET)];
     let [good, bad, barred] = tokens.map(|(user, secret)| token(user, secret));
@@ -254,8 +250,8 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
                     // service.
                     let by_password = guards.password && case.password == PasswordProof::Valid;
                     let judged = by_password
-                        || case.query == Some(ProofValidity::Absent)
-                            && case.bearer != ProofValidity::Absent
+                        || case.query == Some(Validity::Absent)
+                            && case.bearer != Validity::Absent
                             && (guards.token || guards.challenge && !case.worked);
                     assert_eq!(allowed.strip_authorization, judged, "{case:?}");
                 }
