@@ -69,7 +69,7 @@ pub enum ConnectError {
         source: Arc<io::Error>,
     },
     /// The peer does not use the agent protocol: the address belongs to another service.
-    #[error("what listens at the address is not an engine")]
+    #[error("the server at the address is not an engine")]
     #[non_exhaustive]
     NotAnEngine {
         /// The observed behaviour of the peer.

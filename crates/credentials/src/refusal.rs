@@ -25,7 +25,7 @@ pub enum TokenRefusal {
     #[error("claim: {0}")]
     Claim(&'static str),
     /// Neither `userId` nor `clientId`.
-    #[error("the token speaks for nobody")]
+    #[error("the token names no user and no application")]
     NoIdentity,
     /// Past its `exp`.
     #[error("expired")]

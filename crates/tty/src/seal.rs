@@ -146,7 +146,7 @@ pub enum SealError {
     #[error("unsupported version of the encryption")]
     Version,
     /// The message was sealed to another key, or changed on the way.
-    #[error("sealed for another key, or changed on the way")]
+    #[error("sealed for another key, or modified in transit")]
     WrongRecipient,
     /// The client is not among the authorized ones.
     #[error("the client is not authorized")]
@@ -155,7 +155,7 @@ pub enum SealError {
     #[error("the other end could not prove its identity")]
     Unconfirmed,
     /// A message is missing, repeated or out of order.
-    #[error("message {found:?} in the place of {expected}")]
+    #[error("received message {found:?} in place of {expected}")]
     Order {
         /// The expected number.
         expected: u64,
@@ -163,7 +163,7 @@ pub enum SealError {
         found: Option<u64>,
     },
     /// A message was changed on the way.
-    #[error("a message was changed on the way")]
+    #[error("a message was modified in transit")]
     Changed,
     /// The session failed before, so nothing more is opened.
     #[error("the session is broken")]

@@ -96,7 +96,7 @@ problems! {
     /// The link password of a request is not valid; only the log states the reason.
     invalid_password 401 "invalid_password" "The user name or the password is wrong."
     /// Certificate and token, or certificate and session (ED-5).
-    ambiguous_credentials 400 "ambiguous_credentials" "One proof of identity at a time."
+    ambiguous_credentials 400 "ambiguous_credentials" "Send only one credential."
     /// An empty, malformed or repeated query credential (ED-1b).
     malformed_query_credential 400 "invalid_request" "The query credential is malformed."
     /// A reserved query credential on the plain listener (ED-1e).
@@ -106,7 +106,7 @@ problems! {
     /// A request that is not a navigation, on a tunnel that challenges browsers (ED-6).
     challenge_required 403 "challenge_required" "A browser has to pass the challenge first."
     /// The object does not exist, or is not visible to the caller.
-    not_found 404 "not_found" "There is nothing here."
+    not_found 404 "not_found" "Nothing was found at this address."
     /// No tunnel has this name.
     tunnel_not_found 404 "tunnel_not_found" "No tunnel has this name."
     /// The path exists, but not for this method.
@@ -124,7 +124,7 @@ problems! {
     /// The key was already used with another body (CP-4a).
     idempotency_key_reused 422 "idempotency_key_reused" "The idempotency key belongs to another request."
     /// A WebSocket route was requested without an upgrade.
-    upgrade_required 426 "upgrade_required" "This route speaks WebSocket."
+    upgrade_required 426 "upgrade_required" "This route requires a WebSocket."
     /// The caller exceeds its rate limit.
     too_many_requests 429 "too_many_requests" "Too many requests."
     /// The header section is too large.
@@ -142,9 +142,9 @@ problems! {
     /// The upstream's response did not start in time.
     upstream_timeout 504 "upstream_timeout" "The service behind this name did not answer in time."
     /// An HTTP version that is not supported.
-    http_version_not_supported 505 "http_version_not_supported" "This HTTP version is not spoken here."
+    http_version_not_supported 505 "http_version_not_supported" "This HTTP version is not supported here."
     /// The request reached the edge repeatedly (RFC 5842 section 7.2, RFC 8586).
-    loop_detected 508 "loop_detected" "This name leads in a circle: its service sends requests back to it."
+    loop_detected 508 "loop_detected" "The request is in a loop: the service of this name sends requests back to it."
 }
 
 impl Problem {
@@ -178,7 +178,11 @@ impl Problem {
 
     /// 402 `payment_required`: a hosted step at `url` is required first.
     pub fn payment_required(url: impl Into<String>) -> Self {
-        let mut problem = Self::new(402, "payment_required", "A payment step comes first.");
+        let mut problem = Self::new(
+            402,
+            "payment_required",
+            "A payment step must be completed first.",
+        );
         problem.url = Some(url.into());
         problem
     }

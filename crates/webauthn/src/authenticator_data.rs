@@ -40,7 +40,7 @@ impl<'a> AuthenticatorData<'a> {
         }
         if !rest.rest().is_empty() {
             return Err(CeremonyError(
-                "the authenticator data is longer than it says",
+                "the authenticator data is longer than its parts",
             ));
         }
         let data = Self {
@@ -50,7 +50,9 @@ impl<'a> AuthenticatorData<'a> {
             credential,
         };
         if data.has(BACKED_UP) && !data.has(BACKUP_ELIGIBLE) {
-            return Err(CeremonyError("a copy exists of what cannot be copied"));
+            return Err(CeremonyError(
+                "the passkey is backed up although it may not be",
+            ));
         }
         Ok(data)
     }

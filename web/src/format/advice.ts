@@ -45,7 +45,7 @@ const STEPS: Readonly<Record<string, string>> = {
 const PROBLEM_STEPS: Readonly<Record<string, string>> = {
   upstream_unreachable: "Check whether the service behind the agent answers: the output of its `svc forward` shows each stream.",
   upstream_timeout: "Check whether the service behind the agent answers: the output of its `svc forward` shows each stream.",
-  access_ended: "Send the request again: the answer says who may visit the tunnel now.",
+  access_ended: "Send the request again: the response states who may visit the tunnel now.",
   upstream_invalid_response: "Correct the response of the service, or the scheme (http or https) of its address.",
   loop_detected: "Point the agent, or the service behind it, at the service itself instead of at a public name of this engine.",
   service_unavailable: "Try again soon.",

@@ -112,7 +112,7 @@ pub(super) async fn show(
         Some("email-sent") => {
             Some("We have sent you a link. Open it within an hour, in this browser.")
         }
-        Some("linked") => Some("You can now sign in with the provider, too."),
+        Some("linked") => Some("You can now also sign in with the provider."),
         Some("unlinked") => Some("The provider was removed."),
         Some("session") => Some("The session has ended."),
         _ => None,

@@ -36,9 +36,9 @@ struct CredentialSearch {
 /// Reasons why no credential matches a certificate; for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    #[error("no credential stands behind the certificate")]
+    #[error("no credential matches the certificate")]
     Unknown,
-    #[error("the certificate, or one that it stands on, is past its time or before it")]
+    #[error("the certificate, or one of its issuers, has expired or is not valid yet")]
     Time,
     #[error("the certificate's credential has expired")]
     Expired,

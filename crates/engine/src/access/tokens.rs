@@ -62,7 +62,7 @@ pub enum TokenError {
     #[error("the token was revoked")]
     Revoked,
     /// The stored credential does not allow the token.
-    #[error("nothing in force stands behind the token: {0}")]
+    #[error("no valid credential belongs to the token: {0}")]
     NoCredential(&'static str),
     /// A managed engine does not have the credential behind the token: it was revoked, or the
     /// platform's update with it has not arrived yet.

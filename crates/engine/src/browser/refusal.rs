@@ -173,7 +173,7 @@ fn steps(problem: &Problem) -> Steps {
             "Change `geo_ip` of the tunnel, or `geoIp` with `svc project settings set`.",
         ),
         "access_ended" => (
-            "Open the address again: the answer says who may visit it now.",
+            "Open the address again: the response states who may visit it now.",
             "A credential, a membership, the project or a rule of the tunnel changed during the \
              request.",
         ),

@@ -43,12 +43,12 @@ pub enum SessionError {
     /// The cookie is malformed, or was not made by this cluster for this host and project.
     #[error("no session of this host")]
     Foreign,
-    #[error("the session is over")]
+    #[error("the session has expired")]
     Expired,
     /// All sessions of the user that started before a certain time were ended.
     #[error("the session was ended")]
     Ended,
-    #[error("the session's person is not known here")]
+    #[error("the session's user is not known here")]
     Unknown,
 }
 

@@ -76,7 +76,7 @@ pub(crate) enum SignInError {
     OtherBrowser,
     #[error("the sign-in was begun in another browser, or in another tab too often")]
     OtherTab,
-    #[error("the code is no good: {0}")]
+    #[error("the code is not valid: {0}")]
     Code(&'static str),
     #[error("the code was used before")]
     Used,

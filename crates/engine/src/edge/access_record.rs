@@ -57,7 +57,7 @@ pub(crate) struct AccessRecord {
 }
 
 /// Reason in the log for a visit that was revoked.
-const REVOKED: &str = "what had let the visitor in has ended";
+const REVOKED: &str = "the visitor's access has ended";
 
 /// Data for the platform that the log line does not contain.
 struct Report {

@@ -53,7 +53,7 @@ pub enum HandoverError {
     #[error("{0}: restart it instead")]
     Unsupported(&'static str),
     /// The new process ended before it took over.
-    #[error("the new process ended; its own messages say why")]
+    #[error("the new process ended; its own messages state the reason")]
     Ended,
     /// The new process was not ready in time.
     #[error("the new process was not ready within {} s", .0.as_secs())]

@@ -185,8 +185,8 @@ impl Resolve for LocalhostResolver {
 }
 
 const UNKNOWN: &str = "The engine of this project does not accept this credential. If it was \
-                       created seconds ago, the engine may not know it yet: call again. If that \
-                       does not help, have the user sign in again.";
+                       created seconds ago, the engine may not have received it yet: call again. \
+                       If that does not help, have the user sign in again.";
 const TOO_LARGE: &str = "The list is longer than 1 MiB. Call again with filters or with a limit.";
 const EVENTS_TOO_LARGE: &str = "These records are longer than 1 MiB. Call again with a smaller \
                                 limit; to continue, set from_seq to the last seq plus one.";

@@ -193,7 +193,7 @@ async fn unknown_or_unencrypted_clients_are_refused_before_anything_starts() {
         match client.said().await {
             Some(Kind::Data(_)) => {}
             Some(Kind::Error(error)) => {
-                assert!(error.msg.contains("in the place of"), "{error:?}");
+                assert!(error.msg.contains("in place of"), "{error:?}");
                 break;
             }
             other => panic!("{other:?}"),

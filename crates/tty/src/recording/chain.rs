@@ -246,7 +246,7 @@ pub struct ChainError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainFault {
     /// The record has another number.
-    #[error("record {found} is in its place")]
+    #[error("record {found} is in its position")]
     Sequence {
         /// The number of the record.
         found: u64,

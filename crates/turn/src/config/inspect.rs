@@ -26,7 +26,7 @@ pub(super) fn turn(config: &TurnConfig, now: i64) -> Result<Vec<Warning>, Config
         }
         None => warnings.push(Warning::new(
             "turn.control_plane",
-            "without a platform the relay does not learn of suspensions, and refuses credentials \
+            "without a platform the relay does not receive suspensions, and refuses credentials \
              that clients derive themselves",
         )),
     }

@@ -103,7 +103,7 @@ fn absent_users_and_contradicting_flags_are_refused() {
     for (flags, why) in [
         (0, "the user was not present"),
         (UV, "the user was not present"),
-        (UP | 0x10, "a copy exists of what cannot be copied"),
+        (UP | 0x10, "the passkey is backed up although it may not be"),
         (UP | 0x40, "the authenticator data is truncated"),
         (UP | 0x80, "the CBOR is malformed"),
     ] {

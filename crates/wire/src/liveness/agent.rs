@@ -58,12 +58,12 @@ impl AgentLiveness {
         let mode = match (proposal, answer) {
             (_, None) => Mode::Old,
             (None, Some(_)) => {
-                return Err(Error::invalid_request("liveness that was not asked for"));
+                return Err(Error::invalid_request("liveness that was not requested"));
             }
             (Some(proposal), Some(answer)) => {
                 if answer.heartbeat_interval_ms != proposal.heartbeat_interval_ms {
                     return Err(Error::invalid_request(
-                        "another heartbeat interval than asked for",
+                        "another heartbeat interval than requested",
                     ));
                 }
                 let timeout = Duration::from_millis(answer.heartbeat_timeout_ms.into());
@@ -136,7 +136,7 @@ impl AgentLiveness {
         match &mut self.mode {
             Mode::Old if heartbeat.acknowledgement != 0 => {
                 return Err(Error::invalid_request(
-                    "an acknowledgement that was not asked for",
+                    "an acknowledgement that was not requested",
                 ));
             }
             Mode::Old => {}

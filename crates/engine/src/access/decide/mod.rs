@@ -321,7 +321,7 @@ fn sign_in<A>(request: &EdgeRequest<'_, A>, reason: std::borrow::Cow<'static, st
 
 fn public_access(step: Action) -> Decision {
     let reason = match step {
-        Action::ProofRequired => "the project asks for a proof, and the tunnel takes none",
+        Action::ProofRequired => "the project requires a proof, and the tunnel accepts none",
         _ => "the project forbids published tunnels",
     };
     let problem = Problem::new(

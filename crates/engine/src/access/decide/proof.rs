@@ -123,7 +123,7 @@ pub(super) fn check_certificate(
     }
     match first_refusal {
         Some(why) => Err(why),
-        None => refused("no credential stands behind it".into()),
+        None => refused("no credential matches it".into()),
     }
 }
 

@@ -64,7 +64,7 @@ pub fn refuse<A>(
             "country_not_allowed",
             "This tunnel does not allow visitors from this country.",
             if visitor.country.is_some() {
-                "a country that may not come near"
+                "the country is not allowed"
             } else {
                 "the country of the address is not known"
             },

@@ -55,7 +55,7 @@ impl Upgrade {
         let is_requested =
             |protocol: Protocol<'_>| protocol.as_str().eq_ignore_ascii_case(&self.protocol);
         if !protocol.is_some_and(is_requested) {
-            return Err("the service changed to another protocol than it was asked for");
+            return Err("the service changed to another protocol than the visitor requested");
         }
         let Some(expected) = &self.accept else {
             return Ok(());

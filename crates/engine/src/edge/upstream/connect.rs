@@ -29,7 +29,7 @@ pub(crate) enum ConnectError {
     Tls(io::Error),
     #[error("{}", PLAINTEXT)]
     Plaintext,
-    #[error("the service does not speak HTTP/2: {0}")]
+    #[error("the service does not support HTTP/2: {0}")]
     Http2(h2::Error),
     #[error("the service's handshake took too long")]
     Deadline,

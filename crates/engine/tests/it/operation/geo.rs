@@ -97,7 +97,7 @@ async fn ed_8_countries_of_a_project_and_of_a_tunnel() {
     };
     let refused = of(AMERICA, "geo_ip");
     assert_eq!(refused["country"], "US");
-    assert_eq!(refused["reason"], "a country that may not come near");
+    assert_eq!(refused["reason"], "the country is not allowed");
     assert_eq!(of(ZEALAND, "public")["country"], "NZ");
     let unknown = of(NOWHERE, "geo_ip");
     assert_eq!(unknown["reason"], "the country of the address is not known");

@@ -313,7 +313,7 @@ async fn websocket(visitor: &Visitor) -> Result<Check, VisitError> {
             }
         };
         if back != message {
-            return Err(("a message was changed on the way back".to_owned(), None));
+            return Err(("a message was modified on the way back".to_owned(), None));
         }
     }
     let took = millis(started);

@@ -96,7 +96,9 @@ pub(super) fn problem_next_step(code: &str) -> Option<&'static str> {
             "check whether the service behind the agent answers: the output of its `svc forward` \
              shows each stream"
         }
-        "access_ended" => "send the request again: the answer says who may visit the tunnel now",
+        "access_ended" => {
+            "send the request again: the response states who may visit the tunnel now"
+        }
         "upstream_invalid_response" => {
             "correct the response of the service, or the scheme (http or https) of its address"
         }

@@ -61,7 +61,7 @@ pub(super) async fn replay(mut args: ReplayArgs) -> Result<(), Failure> {
     }
     if cell(&session, "/encryption_mode") == "e2e" {
         return refused(
-            "this session is end-to-end encrypted: its output is only known to its two ends",
+            "this session is end-to-end encrypted: only its two ends can read its output",
         );
     }
     let shutdown = signals::listen(Duration::ZERO)?;

@@ -58,7 +58,7 @@ fn server_address(option: &str, given: &str) -> Result<SocketAddr, Failure> {
         .parse::<SocketAddr>()
         .or_else(|_| given.parse().map(|ip: IpAddr| (ip, DNS_PORT).into()));
     address.map_err(|_invalid| {
-        Failure::usage(format!("{option} `{given}` is no address"))
+        Failure::usage(format!("{option} `{given}` is not an IP address"))
             .hint("give an address, and a port if it is not 53, such as 192.0.2.53:53")
     })
 }
@@ -271,7 +271,7 @@ fn response_to(query: &Message, bytes: &[u8]) -> io::Result<Message> {
 }
 
 fn invalid() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "it is no valid message of DNS")
+    io::Error::new(io::ErrorKind::InvalidData, "it is not a valid DNS message")
 }
 
 /// True if the server of a zone has the addresses of a name, or reports that there is none. A
@@ -305,7 +305,7 @@ fn servers_in(message: &Message) -> Vec<String> {
 }
 
 fn parse(name: &str) -> DnsAnswer<Name> {
-    Name::from_ascii(format!("{name}.")).map_err(|_| format!("{name} is no name of DNS"))
+    Name::from_ascii(format!("{name}.")).map_err(|_| format!("{name} is not a DNS name"))
 }
 
 /// In lower case, without the dot at the end.

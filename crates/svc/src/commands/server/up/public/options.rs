@@ -379,7 +379,7 @@ fn host_name(given: &str, is_private_authority: bool) -> Result<String, Failure>
     }
     if !daemon::config::values::is_dns_name(&name) || name.len() > MAX_HOST_BYTES {
         return refused(
-            "is no host name",
+            "is not a host name",
             "give a name without scheme and port, such as engine.example.com; an internationalised \
              name has the form xn--…",
         );
@@ -408,7 +408,7 @@ fn email(given: &str) -> Result<String, Failure> {
         return Ok(given.to_owned());
     }
     Err(
-        Failure::usage(format!("--email `{given}` is no mail address"))
+        Failure::usage(format!("--email `{given}` is not an email address"))
             .hint("give an address such as admin@example.com"),
     )
 }

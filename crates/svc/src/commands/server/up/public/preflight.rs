@@ -109,7 +109,7 @@ fn failure(ports: usize, records: usize, lines: &str) -> Failure {
     };
     let failure = Failure::usage(format!("{subject}:{lines}")).named("server_not_prepared");
     if records == 0 {
-        failure.hint("do what each line says, and start again")
+        failure.hint("follow the instruction in each line, and start again")
     } else {
         failure.hint(
             "change the records at your DNS provider and start again; --wait waits for them, and \

@@ -55,7 +55,7 @@ fn records_of_challenges_have_one_way() {
             &["--dns-program", "/p", "--dns-zone", "a.example"],
             "--dns-zone",
         ),
-        (&["--dns-zone", "https://a.example"], "is no host name"),
+        (&["--dns-zone", "https://a.example"], "is not a host name"),
     ] {
         let refusal = dns_way(options).unwrap_err();
         assert!(refusal.contains(named), "{options:?}: {refusal}");
@@ -75,11 +75,11 @@ fn only_names_that_an_authority_can_validate_are_hosts() {
         ("[2001:db8::7]", "is an address"),
         ("localhost", "is this machine"),
         ("engine.localhost", "is this machine"),
-        ("https://engine.example.com", "is no host name"),
-        ("engine.example.com:443", "is no host name"),
-        ("engine..example", "is no host name"),
-        ("*.example.com", "is no host name"),
-        ("", "is no host name"),
+        ("https://engine.example.com", "is not a host name"),
+        ("engine.example.com:443", "is not a host name"),
+        ("engine..example", "is not a host name"),
+        ("*.example.com", "is not a host name"),
+        ("", "is not a host name"),
         ("engine", "only one label"),
     ] {
         let failure = host_name(given, false).unwrap_err();
