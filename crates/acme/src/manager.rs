@@ -282,7 +282,7 @@ impl Manager {
     }
 
     /// Asks the authority when to renew (RFC 9773), and returns the delay until the next question
-    /// in seconds. An authority without an answer is no failure: the lifetime decides.
+    /// in seconds. An authority without an answer is not a failure: the lifetime decides.
     async fn ask_window(&mut self, current: &IssuedCertificate) -> i64 {
         let leaf = current.certified().cert.first();
         let Some(identifier) = leaf.and_then(identifier) else {

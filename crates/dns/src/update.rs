@@ -146,7 +146,7 @@ impl DnsUpdate {
         self.change(&name, record, now).await
     }
 
-    /// Removes this record, and keeps others of the same name. One that is missing is no error.
+    /// Removes this record, and keeps others of the same name. One that is missing is not an error.
     ///
     /// # Errors
     /// [`UpdateError`]; the record may still exist.

@@ -29,7 +29,7 @@ impl Zone {
     /// A zone that has only TXT records of challenges.
     ///
     /// # Errors
-    /// The text is no name.
+    /// The text is not a name.
     pub fn of_challenges(apex: &str) -> Result<Self, NameError> {
         Self::of_hosts(apex, Vec::new())
     }
@@ -37,7 +37,7 @@ impl Zone {
     /// A zone in which every name has these addresses.
     ///
     /// # Errors
-    /// The text is no name.
+    /// The text is not a name.
     pub fn of_hosts(apex: &str, addresses: Vec<IpAddr>) -> Result<Self, NameError> {
         let apex = parse_name(apex)?;
         Ok(Self {
@@ -53,7 +53,7 @@ impl Zone {
     /// account of [`Zones::set_account`], once it is known.
     ///
     /// # Errors
-    /// A text is no name.
+    /// A text is not a name.
     pub fn with_caa(self, issuers: &[String], has_account: bool) -> Result<Self, NameError> {
         let issuers = issuers.iter().map(|issuer| -> Result<Name, NameError> {
             let mut name = parse_name(issuer)?.to_lowercase();
@@ -106,7 +106,7 @@ impl Zones {
     /// one with addresses counts: it has the challenges as well.
     ///
     /// # Errors
-    /// It is no name, or too long.
+    /// It is not a name, or too long.
     pub fn new(name_server: &str, zones: Vec<Zone>) -> Result<Self, NameError> {
         let name_server_name = parse_name(name_server)?;
         let mailbox = name_server_name.prepend_label("hostmaster");
@@ -149,7 +149,7 @@ impl Zones {
         records.collect()
     }
 
-    /// Returns true if a zone contains the name. A text that is no name is in no zone.
+    /// Returns true if a zone contains the name. A text that is not a name is in no zone.
     pub fn contain(&self, name: &str) -> bool {
         parse_name(name).is_ok_and(|name| self.find(&name).is_some())
     }

@@ -117,7 +117,7 @@ impl Server {
     pub(super) fn stop(mut self) -> Result<()> {
         if let Some(successor) = self.successor {
             signal("-TERM", successor)?;
-            // It is no child of this process, so only the end of its output shows its exit.
+            // It is not a child of this process, so only the end of its output shows its exit.
             loop {
                 match self.lines.recv_timeout(WAIT_LIMIT) {
                     Ok(_line) => {}

@@ -22,7 +22,7 @@ pub(super) fn gather(repository: &Repository) -> Result<BTreeMap<PathBuf, Vec<u8
             .filter(|(file, _)| !is_hidden(file))
             .collect();
         if found.is_empty() {
-            // A picture is no text.
+            // A picture is not a text.
             let picture = repository.read_bytes(&path);
             let picture = picture.with_context(|| format!("a link leads to {path}"))?;
             packed.insert(PathBuf::from(path), picture);

@@ -514,7 +514,7 @@ struct StreamResult {
     /// The failure is none if the engine's last exchange is complete.
     awaits_verdict: bool,
     /// The service received nothing, and the engine sends the request again. A reset by the engine
-    /// is no failure.
+    /// is not a failure.
     is_retried: bool,
     bytes: CopiedBytes,
 }

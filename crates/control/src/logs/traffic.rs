@@ -112,7 +112,7 @@ impl Selection {
                 let detail = "tunnel: cannot be combined with by=project";
                 return Err(bad("tunnel", detail));
             }
-            // The text for all other visits is no name, and is refused.
+            // The text for all other visits is not a name, and is refused.
             (Some(true) | None, Some(name)) => match name.parse::<TunnelName>() {
                 Ok(name) => SeriesSelection::Tunnel(name.into()),
                 Err(_) => return Err(bad("tunnel", "tunnel: is not the name of a tunnel")),

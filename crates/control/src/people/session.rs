@@ -155,8 +155,8 @@ pub async fn from_cookie(app: &App, headers: &HeaderMap) -> HandlerResult<Visito
 }
 
 /// The caller of an API operation with a session cookie and without a bearer token. `None` if there
-/// is no valid session. The layer [`crate::pages::same_origin::require`] has already checked that a
-/// write comes from one of the platform's pages.
+/// is not a valid session. The layer [`crate::pages::same_origin::require`] has already checked
+/// that a write comes from one of the platform's pages.
 pub async fn caller(app: &App, parts: &Parts) -> HandlerResult<Option<Principal>> {
     let visitor = from_cookie(app, &parts.headers).await?;
     let Some(who) = visitor.signed_in() else {

@@ -109,7 +109,7 @@ fn every_personal_access_token_starts_with_the_same_text() {
                 json!({"kind": "svc-pat", "alg": pair.algorithm, "typ": typ, "kid": "k1"})
             );
         }
-        // Short-lived tokens and those of applications are no personal access tokens.
+        // Short-lived tokens and those of applications are not personal access tokens.
         let token = text(&mint(&key, &request(), NOW).unwrap());
         assert!(!token.starts_with(PAT_PREFIX), "{token}");
     }

@@ -53,13 +53,13 @@ pub struct Requester<'p> {
 /// Reasons why a requested host name is refused. Each text ends with the next step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostnameError {
-    /// A full name that is no custom domain of this engine.
+    /// A full name that is not a custom domain of this engine.
     #[error(
         "`hostname`: the domain {0} is not available on this engine; add it to `domains` in the \
          configuration of the engine, or use a single label"
     )]
     UnknownDomain(Hostname),
-    /// A full name that is no custom domain of the project, on a managed engine.
+    /// A full name that is not a custom domain of the project, on a managed engine.
     #[error(
         "`hostname`: the domain {0} is not available in this project: it has not been added (`svc \
          domain add {0}`), or it is not served, because it is pending, suspended or quarantined until \
@@ -163,8 +163,8 @@ impl Namespace {
     }
 
     /// Resolves the requested name: a label `L`, the full name `L.t.<base host>`, or a custom
-    /// domain of the project. In a project with an endpoint, a label is a slug to which the endpoint
-    /// is appended; a full name has it already.
+    /// domain of the project. In a project with an endpoint, a label is a slug to which the
+    /// endpoint is appended; a full name has it already.
     pub fn resolve(
         &self,
         requested: &Hostname,
@@ -197,7 +197,8 @@ impl Namespace {
             return Err(HostnameError::Reserved(requested.clone()));
         }
         let domain = self.domains.at(requested.as_str());
-        // The text is the same for a domain of another project, so that it does not reveal the owner.
+        // The text is the same for a domain of another project, so that it does not reveal the
+        // owner.
         match domain.filter(|domain| *domain.project == *requester.project) {
             Some(_) => Ok(requested.clone()),
             None if requester.endpoint.is_some() => {

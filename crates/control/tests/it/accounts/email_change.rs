@@ -97,7 +97,7 @@ async fn an_address_with_letters_beyond_ascii_is_an_address(control: TestControl
         let answer = control.browser().submit("/login", &fields).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER, "{typed}");
     }
-    // Another spelling of the same letters is no address.
+    // Another spelling of the same letters is not an address.
     let asked = ask(&mut browser, "jo\u{308}rg@example.com").await;
     assert_eq!(asked.status, StatusCode::UNPROCESSABLE_ENTITY);
 }

@@ -42,7 +42,7 @@ impl ListedOrigin {
     }
 
     /// Answers a preflight for a tunnel whose visitors need a credential or pass a challenge. The
-    /// caller has checked the origin. `None` if the request is no preflight, or if the service
+    /// caller has checked the origin. `None` if the request is not a preflight, or if the service
     /// answers preflights of this tunnel.
     pub(in crate::edge) fn answer_preflight<H: HeaderFields>(
         inbound: &RequestInfo<'_>,

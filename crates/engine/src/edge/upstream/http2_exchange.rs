@@ -158,7 +158,7 @@ fn reset_code(error: &RequestBodyError) -> Reason {
 }
 
 /// The body of a response. `h2` compares its length with `Content-Length`. After the end, a reset
-/// is no error: a service may not need the rest of the request (RFC 9113, 8.1).
+/// is not an error: a service may not need the rest of the request (RFC 9113, 8.1).
 #[derive(Debug)]
 pub(in crate::edge) struct ServiceBody {
     stream: RecvStream,

@@ -105,7 +105,7 @@ async fn other_pages_are_refused_without_cors_fields() {
             "{fields}"
         );
     }
-    // A request that is no preflight, and a malformed one, are refused like any other.
+    // A request that is not a preflight, and a malformed one, are refused like any other.
     for fields in [
         format!("Origin: {PAGE}\r\n"),
         asks(PAGE, "GE T"),

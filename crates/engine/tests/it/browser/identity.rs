@@ -259,7 +259,7 @@ async fn ed_2_a_service_can_verify_the_identity_of_the_visitor() {
     }
     let [issued, expires] = ["iat", "exp"].map(|name| claims[name].as_i64().unwrap());
     assert_eq!(expires - issued, 60);
-    // It is no token of the platform.
+    // It is not a token of the platform.
     let answer = site
         .send(
             "GET",

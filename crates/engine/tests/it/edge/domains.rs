@@ -136,7 +136,8 @@ async fn a_request_for_another_name_than_that_of_the_handshake_is_misdirected() 
     }
 }
 
-/// Letters, the dot of the root and the port of `Host` are of no importance. Longer names are others.
+/// Letters, the dot of the root and the port of `Host` are of no importance. Longer names are
+/// others.
 #[tokio::test]
 async fn every_spelling_of_a_domain_leads_to_its_tunnel() {
     let site = Site::start().await;
@@ -279,7 +280,7 @@ async fn en_10_an_agent_cannot_connect_to_a_custom_domain() {
     Wire::connect(&site.engine).await;
 }
 
-/// A server name that is no domain gets the engine's own certificate, which its visitors refuse.
+/// A server name that is not a domain gets the engine's own certificate, which its visitors refuse.
 #[tokio::test]
 async fn an_unknown_name_gets_no_certificate_of_a_domain() {
     let site = Site::start().await;

@@ -13,8 +13,8 @@ use super::dns_program;
 pub(super) const HOST: &str = "engine.localhost";
 const EMAIL: &str = "ada@example.com";
 
-/// `svc` with these arguments, which make a public server of it, on a server whose ports the authority
-/// knows. `resolver` is the name server that it asks about its records.
+/// `svc` with these arguments, which make a public server of it, on a server whose ports the
+/// authority knows. `resolver` is the name server that it asks about its records.
 pub(super) fn server(
     arguments: &[&str],
     authority: &Authority,
@@ -151,12 +151,12 @@ fn one_command_serves_engine_platform_and_tunnels_over_https() -> Result<()> {
     Ok(())
 }
 
-/// The visitor trusts only the root of the authority, and gets responses of the engine, of a tunnel and
-/// of the platform.
+/// The visitor trusts only the root of the authority, and gets responses of the engine, of a tunnel
+/// and of the platform.
 pub(super) fn serves_everything(curl: &Curl, authority: &Authority, ready: &Value) -> Result<()> {
     let engine = format!("{}/api/openapi.json", field(ready, "engine_url")?);
     assert_eq!(curl.get(&[&engine])?.status, 200);
-    // The host itself is no project, but has a certificate.
+    // The host itself is not a project, but has a certificate.
     curl.get(&[&format!("https://{HOST}:{}/", port(authority.tls())?)])?;
     let demo = curl.get(&[&format!("{}/", field(ready, "demo_url")?)])?;
     assert!(demo.text().contains("It works"), "{demo:?}");

@@ -193,7 +193,7 @@ async fn a_name_of_another_project_is_refused(control: TestControl) {
     }
 }
 
-/// Dangling records: those of a former project are no proof for another one, although the traffic
+/// Dangling records: those of a former project are not proof for another one, although the traffic
 /// still leads to the platform.
 async fn records_of_a_former_project_prove_nothing(control: TestControl) {
     let world = World::new(control).await;

@@ -155,7 +155,7 @@ fn wrong_addresses_are_reported_with_their_position() {
     }
 }
 
-/// The names of probes are no records that an operator could find.
+/// The names of probes are not records that an operator could find.
 #[test]
 fn a_wrong_address_of_a_wildcard_is_named_once() {
     let wanted = wanted();
