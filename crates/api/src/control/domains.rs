@@ -1,5 +1,4 @@
-//! Custom domains of a project: host names outside the platform under which its tunnels are
-//! published.
+//! Custom domains of a project: host names outside the platform under which its tunnels are published.
 
 mod certificate;
 
@@ -169,8 +168,8 @@ pub enum DomainRecordPurpose {
 pub struct DomainRecord {
     /// Purpose.
     pub purpose: DomainRecordPurpose,
-    /// Type. Instead of a CNAME record, the name may have ALIAS, A or AAAA records with the
-    /// addresses of the value, as is necessary at the apex of a zone.
+    /// Type. Instead of a CNAME record, the name may have ALIAS, A or AAAA records with the addresses
+    /// of the value, as is necessary at the apex of a zone.
     #[serde(rename = "type")]
     #[schema(example = "TXT")]
     pub kind: String,

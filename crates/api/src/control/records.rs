@@ -285,8 +285,8 @@ pub enum Resolution {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TrafficSeries {
-    /// Name of the tunnel. Absent: the whole project, or among series of tunnels all visits of
-    /// other tunnels and of none.
+    /// Name of the tunnel. Absent: the whole project, or among series of tunnels all visits of other
+    /// tunnels and of none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, example = "web")]
     pub tunnel: Option<String>,

@@ -106,8 +106,8 @@ macro_rules! policy {
 }
 
 policy! {
-    /// Policy of every published tunnel of a project, in addition to the tunnel's own options. A
-    /// list or version that is not set does not restrict anything.
+    /// Policy of every published tunnel of a project, in addition to the tunnel's own options. A list
+    /// or version that is not set does not restrict anything.
     ProjectSettings {
         /// Access of visitors without a proof.
         // The store keeps only the values that differ from the defaults; a response has both.

@@ -1,5 +1,5 @@
-//! Host names of tunnels that an operator has taken down: operations for operators, and the list
-//! for the members of a project.
+//! Host names of tunnels that an operator has taken down: operations for operators, and the list for
+//! the members of a project.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -91,8 +91,8 @@ const WRITE: Access = Access::Operator(&[Rule {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateTakedown {
-    /// Name of a published tunnel, without a port: below the domain of the cluster, or a custom
-    /// domain. The tunnel does not have to be online.
+    /// Name of a published tunnel, without a port: below the domain of the cluster, or a custom domain.
+    /// The tunnel does not have to be online.
     #[schema(
         example = "shop-0a1b2c3d.t.eu.svc.example.com",
         min_length = 1,

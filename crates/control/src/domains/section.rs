@@ -19,8 +19,7 @@ pub struct DomainsConfig {
     pub name_server_port: u16,
     /// True if name servers may have addresses that are not public.
     pub allow_private_nameservers: bool,
-    /// The zone for delegated challenges of each cluster that has one, by the domain of the
-    /// cluster.
+    /// The zone for delegated challenges of each cluster that has one, by the domain of the cluster.
     pub challenge_zones: BTreeMap<String, String>,
 }
 
@@ -34,12 +33,12 @@ pub struct DomainsSection {
     root_servers: Vec<String>,
     /// Port on which all name servers are asked. Another port than 53 is for tests.
     name_server_port: u16,
-    /// Ask name servers whose addresses are not public, such as those of a closed network. Every
-    /// user who may add a domain can then send DNS queries there.
+    /// Ask name servers whose addresses are not public, such as those of a closed network. Every user
+    /// who may add a domain can then send DNS queries there.
     allow_private_nameservers: bool,
-    /// For each cluster domain a zone for the challenges of domains that are validated in the DNS,
-    /// such as wildcards: owners of domains delegate `_acme-challenge` to a name in it. The engines
-    /// of the cluster answer for it (`certs.acme.dns_responder.zone`) or change it (`dns_update`,
+    /// For each cluster domain a zone for the challenges of domains that are validated in the DNS, such
+    /// as wildcards: owners of domains delegate `_acme-challenge` to a name in it. The engines of the
+    /// cluster answer for it (`certs.acme.dns_responder.zone`) or change it (`dns_update`,
     /// `dns_program`).
     challenge_zones: BTreeMap<String, String>,
 }
@@ -135,10 +134,9 @@ impl Default for DomainsConfig {
 }
 
 impl DomainsConfig {
-    /// The name to which the owner of a domain delegates `_acme-challenge`. `None` if the cluster
-    /// has no zone for it. It depends on the project and on the name without `*.`: a name and its
-    /// wildcard have one record there, which can have only one target. Each project has another
-    /// one.
+    /// The name to which the owner of a domain delegates `_acme-challenge`. `None` if the cluster has
+    /// no zone for it. It depends on the project and on the name without `*.`: a name and its wildcard
+    /// have one record there, which can have only one target. Each project has another one.
     pub(crate) fn challenge_alias(
         &self,
         cluster: &str,
@@ -172,8 +170,8 @@ const MAX_ZONE_BYTES: usize = 226;
 /// As many as the Internet has.
 const MAX_ROOT_SERVERS: usize = 26;
 
-/// Root servers of the Internet, by different operators
-/// (<https://www.iana.org/domains/root/servers>). One response of one of them is sufficient.
+/// Root servers of the Internet, by different operators (<https://www.iana.org/domains/root/servers>).
+/// One response of one of them is sufficient.
 const ROOT_SERVERS: [IpAddr; 8] = [
     IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)),
     IpAddr::V4(Ipv4Addr::new(193, 0, 14, 129)),

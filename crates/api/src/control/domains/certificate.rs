@@ -73,8 +73,8 @@ pub struct DomainCertificate {
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UploadCertificate {
-    /// The certificate, followed by the certificates of its issuers, PEM. It is valid now and for
-    /// the domain.
+    /// The certificate, followed by the certificates of its issuers, PEM. It is valid now and for the
+    /// domain.
     #[schema(min_length = 1, max_length = 32768)]
     pub certificate: String,
     /// The private key of the certificate, PEM, without a password. No response contains it.
