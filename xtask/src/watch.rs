@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn a_hanging_program_is_killed_with_its_children() {
-        let begun = Instant::now();
+        let started = Instant::now();
         let hangs = ["-c", "sleep 600 & sleep 600"];
         let error = supervised("sh", &hangs, Duration::from_secs(1))
             .unwrap()
             .error;
         assert!(error.contains("`sh` hung"), "{error}");
-        assert!(begun.elapsed() < Duration::from_mins(1));
+        assert!(started.elapsed() < Duration::from_mins(1));
     }
 }

@@ -135,8 +135,8 @@ impl Tokens {
     }
 }
 
-async fn bounded(asked: TokenFuture<'_>) -> Result<Token, ConnectError> {
-    match timeout(TOKEN_TIMEOUT, asked).await {
+async fn bounded(requested: TokenFuture<'_>) -> Result<Token, ConnectError> {
+    match timeout(TOKEN_TIMEOUT, requested).await {
         Ok(token) => token.map_err(ConnectError::Token),
         Err(_elapsed) => Err(ConnectError::TimedOut(Step::Token)),
     }

@@ -232,8 +232,8 @@ mod tests {
     fn a_line_is_complete_with_its_line_feed() {
         let mut reader = Reader::new(true);
         assert_eq!(read(&mut reader, CHANGE).unwrap(), []);
-        let (rest, begun) = ("\n", &CHANGE[..9]);
-        let steps = read(&mut reader, &format!("{rest}{CHANGE}\n{begun}"));
+        let (rest, started) = ("\n", &CHANGE[..9]);
+        let steps = read(&mut reader, &format!("{rest}{CHANGE}\n{started}"));
         assert_eq!(steps.unwrap().len(), 2);
     }
 

@@ -244,18 +244,18 @@ impl Utf8 {
             &joined
         };
         let mut text = String::with_capacity(bytes.len());
-        let mut begun = Vec::new();
+        let mut started = Vec::new();
         let mut chunks = bytes.utf8_chunks().peekable();
         while let Some(chunk) = chunks.next() {
             text.push_str(chunk.valid());
             let invalid = chunk.invalid();
             if chunks.peek().is_none() && is_begin(invalid) {
-                begun = invalid.to_vec();
+                started = invalid.to_vec();
             } else if !invalid.is_empty() {
                 text.push(char::REPLACEMENT_CHARACTER);
             }
         }
-        self.incomplete = begun;
+        self.incomplete = started;
         text
     }
 

@@ -27,7 +27,7 @@ pub(super) async fn list(
     let order = one_of(&mut query, "order", order, "asc or desc")?;
     query.finish()?;
     let now = app.now();
-    let asked = stored::List {
+    let requested = stored::List {
         user: who.user.id,
         kind,
         active_at: is_good.filter(|good| *good).map(|_| now),
@@ -37,7 +37,7 @@ pub(super) async fn list(
         paging: page.rows(),
     };
     let mut read = app.store.read().await?;
-    let found = stored::list(&mut read, &asked).await?;
+    let found = stored::list(&mut read, &requested).await?;
     let items = found.items.iter();
     Ok(Json(CredentialList {
         credentials: items.map(|credential| view(credential, now)).collect(),

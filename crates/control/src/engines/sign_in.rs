@@ -424,11 +424,17 @@ mod tests {
             let nonce = "n".repeat(43);
             format!("host={host}&nonce={nonce}&state={state}&identity=email,name,groups")
         };
-        let asked = parse_query(&query(&"s".repeat(MAX_STATE_BYTES))).unwrap();
-        assert_eq!(NextPath::parse(&path(&asked)).as_str(), path(&asked));
+        let requested = parse_query(&query(&"s".repeat(MAX_STATE_BYTES))).unwrap();
+        assert_eq!(
+            NextPath::parse(&path(&requested)).as_str(),
+            path(&requested)
+        );
         assert!(parse_query(&query(&"s".repeat(MAX_STATE_BYTES + 1))).is_none());
         // Characters that need an escape of three characters each.
-        let asked = parse_query(&query(&"%25".repeat(MAX_STATE_BYTES))).unwrap();
-        assert_eq!(NextPath::parse(&path(&asked)).as_str(), path(&asked));
+        let requested = parse_query(&query(&"%25".repeat(MAX_STATE_BYTES))).unwrap();
+        assert_eq!(
+            NextPath::parse(&path(&requested)).as_str(),
+            path(&requested)
+        );
     }
 }

@@ -22,12 +22,12 @@ pub(super) fn authorization(
     } else {
         REQUEST_SECONDS
     };
-    let asked = MintToken {
+    let requested = MintToken {
         permissions: Some(operation.token_permissions(&access.who)),
         resources: Some(json!({"tunnels": {"projects": [access.project]}})),
         ttl_seconds: Some(seconds),
     };
-    let minted = tokens::delegate(&access.app, &access.who, asked)?;
+    let minted = tokens::delegate(&access.app, &access.who, requested)?;
     let field = HeaderValue::try_from(format!("Bearer {}", minted.token));
     let mut field = field.map_err(|_| Problem::internal())?;
     field.set_sensitive(true);

@@ -106,11 +106,11 @@ impl Client {
         if !self.loopback_any_port {
             return None;
         }
-        let asked = Callback::parse(text).ok()?;
+        let requested = Callback::parse(text).ok()?;
         let mut registered = self.callbacks.iter();
         registered
-            .any(|callback| callback.is_loopback_with_any_port(&asked))
-            .then_some(asked)
+            .any(|callback| callback.is_loopback_with_any_port(&requested))
+            .then_some(requested)
     }
 
     /// True if the client may use the device grant. Clients with a browser redirect do not need it,

@@ -263,8 +263,8 @@ async fn approval_page(
     grant: &DeviceGrant,
     client: &Client,
 ) -> HandlerResult<Response> {
-    let asked = requested_permissions(grant);
-    let approval = Grant::of_oauth_client(&who.principal(), asked);
+    let requested = requested_permissions(grant);
+    let approval = Grant::of_oauth_client(&who.principal(), requested);
     let from: Option<IpAddr> = grant.ip.parse().ok();
     let sayings = grant.source.clone().map(serde_json::from_value);
     Ok(page(&ApprovalPage {
@@ -278,7 +278,7 @@ async fn approval_page(
         email: &who.user.email,
         workspaces: Workspaces::of(app, who).await?,
         groups: groups(approval.effective_permissions()),
-        is_less: approval.effective_permissions() != asked,
+        is_less: approval.effective_permissions() != requested,
         session: who.session.id.as_str(),
     }))
 }

@@ -203,20 +203,20 @@ impl NextPath {
     pub const MAX_BYTES: usize = 15 * 1024;
 
     /// The requested path, or the dashboard if it is not a path of the platform.
-    pub fn parse(asked: &str) -> Self {
-        Self::parse_or(asked, DEFAULT_NEXT)
+    pub fn parse(requested: &str) -> Self {
+        Self::parse_or(requested, DEFAULT_NEXT)
     }
 
     /// The requested path, or another one if it is not a path of the platform.
-    pub(super) fn parse_or(asked: &str, other: &str) -> Self {
-        let mut bytes = asked.bytes();
+    pub(super) fn parse_or(requested: &str, other: &str) -> Self {
+        let mut bytes = requested.bytes();
         let rooted = bytes.next() == Some(b'/') && !matches!(bytes.next(), Some(b'/' | b'\\'));
         // Browsers drop tabs and line ends, and read a backslash as a slash.
-        let plain = asked
+        let plain = requested
             .bytes()
             .all(|byte| (0x21..=0x7e).contains(&byte) && byte != b'\\');
-        if rooted && plain && asked.len() <= Self::MAX_BYTES {
-            Self(asked.to_owned())
+        if rooted && plain && requested.len() <= Self::MAX_BYTES {
+            Self(requested.to_owned())
         } else {
             Self(other.to_owned())
         }

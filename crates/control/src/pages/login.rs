@@ -89,13 +89,13 @@ pub(super) async fn submit(
     let next = NextPath::parse(&form.text("next"));
     let (email, password) = (form.text("email"), form.text("password"));
     match with_password(&app, &email, &password, &browser).await {
-        Ok(begun) => {
-            let on = if begun.is_second_factor_pending {
+        Ok(started) => {
+            let on = if started.is_second_factor_pending {
                 with_next("/login/second-factor", next.as_str())
             } else {
                 next.as_str().to_owned()
             };
-            Ok(with_cookie(see_other(&on), &begun.set_cookie))
+            Ok(with_cookie(see_other(&on), &started.set_cookie))
         }
         Err(error) => refusal(error, WRONG, |text| LoginPage {
             email: &email,

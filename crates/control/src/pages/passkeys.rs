@@ -74,7 +74,7 @@ pub(super) async fn sign_in(
     )
     .await
     {
-        Ok(begun) => Ok(with_cookie(see_other(next.as_str()), &begun.set_cookie)),
+        Ok(started) => Ok(with_cookie(see_other(next.as_str()), &started.set_cookie)),
         Err(error) => super::login::refusal(error, PASSKEY_NOT_ACCEPTED, |text| {
             LoginPage::new(&app, next.as_str()).after_passkey(text)
         }),

@@ -75,7 +75,7 @@ impl Health {
         if let Some(answered) = self.recent() {
             return answered;
         }
-        let asked = timeout(QUERY_TIMEOUT, async {
+        let requested = timeout(QUERY_TIMEOUT, async {
             let _turn = self.check_permit.acquire().await.ok()?;
             // The previous holder of the permit may have the result.
             if let Some(answered) = self.recent() {
@@ -94,7 +94,7 @@ impl Health {
             }
             Some(answer.is_ok() && has_disk_space)
         });
-        let answered = asked.await.ok().flatten().unwrap_or(false);
+        let answered = requested.await.ok().flatten().unwrap_or(false);
         *self.last.lock() = Some((Instant::now(), answered));
         answered
     }

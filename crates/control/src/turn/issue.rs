@@ -60,10 +60,12 @@ pub(super) async fn issue(
 
 /// The lifetime in whole seconds. It is at least one, because the caller's credential has not
 /// expired yet.
-fn capped_lifetime(now: Timestamp, Ttl(asked): Ttl, callers_end: Option<Timestamp>) -> u32 {
+fn capped_lifetime(now: Timestamp, Ttl(requested): Ttl, callers_end: Option<Timestamp>) -> u32 {
     let remaining = callers_end.map(|end| end.as_second().saturating_sub(now.as_second()));
-    let remaining = remaining.map_or(asked, |remaining| u32::try_from(remaining).unwrap_or(asked));
-    asked.min(remaining.max(1))
+    let remaining = remaining.map_or(requested, |remaining| {
+        u32::try_from(remaining).unwrap_or(requested)
+    });
+    requested.min(remaining.max(1))
 }
 
 /// The relay that accepts the credentials.

@@ -398,12 +398,12 @@ mod tests {
         let mut in_flight = InFlightDeliveries::default();
         let mut rest = due.as_slice();
         loop {
-            let begun = in_flight.choose(rest).len();
-            if begun == 0 {
+            let started = in_flight.choose(rest).len();
+            if started == 0 {
                 break;
             }
-            rest = &rest[begun..];
-            for _ in 0..begun {
+            rest = &rest[started..];
+            for _ in 0..started {
                 in_flight.tasks.spawn(std::future::pending());
             }
         }

@@ -135,10 +135,10 @@ fn the_letters_of_the_query_are_kept() {
     for name in ["_aCME-chalLENGE.H.eXample", "A.acme.EXAMPLE.net"] {
         let (message, _) = ask(&zones, &query(name, RecordType::TXT));
         let name = parse_name(name).unwrap();
-        let [asked] = &message.queries[..] else {
+        let [requested] = &message.queries[..] else {
             panic!("{message}");
         };
-        assert!(asked.name.eq_case(&name), "{message}");
+        assert!(requested.name.eq_case(&name), "{message}");
         let [authority] = &message.authorities[..] else {
             panic!("{message}");
         };
@@ -284,13 +284,13 @@ fn check_response(request: &[u8]) {
             response.result,
             QueryResult::Malformed | QueryResult::NotImplemented
         );
-        let asked = parsed.queries.first().map(|query| &query.name);
-        assert_eq!(asked.is_some(), has_question);
+        let requested = parsed.queries.first().map(|query| &query.name);
+        assert_eq!(requested.is_some(), has_question);
         let is_named = |name: &Name| zones.find(name).is_some();
         let is_known = matches!(
             response.result,
             QueryResult::Answer | QueryResult::NoData | QueryResult::NoName
         );
-        assert!(!is_known || asked.is_some_and(is_named));
+        assert!(!is_known || requested.is_some_and(is_named));
     }
 }

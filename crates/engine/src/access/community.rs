@@ -94,7 +94,7 @@ mod tests {
     /// EN-11.
     #[test]
     fn en_11_each_option_is_refused_by_name() {
-        for (asked, option) in [
+        for (requested, option) in [
             (json!({"svc_auth": true}), "svc_auth"),
             (json!({"challenge_mode": true}), "challenge_mode"),
             (json!({"mtls_auth": true}), "mtls_auth"),
@@ -116,7 +116,7 @@ mod tests {
                 "allow_cross_region_routing",
             ),
         ] {
-            let properties: TunnelProperties = serde_json::from_value(asked).unwrap();
+            let properties: TunnelProperties = serde_json::from_value(requested).unwrap();
             let refused = refuse_unavailable(&properties, &community(), false).unwrap_err();
             assert_eq!(refused.option, option);
             let message = refused.to_string();
@@ -134,7 +134,7 @@ mod tests {
     /// EN-11.
     #[test]
     fn en_11_options_of_the_community_engine_are_accepted() {
-        for asked in [
+        for requested in [
             json!({}),
             json!({"svc_auth": false, "challenge_mode": false, "mtls_auth": false}),
             json!({"protocol": "http", "http_version": "h2c", "token_auth": true}),
@@ -142,7 +142,7 @@ mod tests {
             json!({"protocol": "tcp", "trusted_ips": ["192.0.2.0/24"]}),
             json!({"publish": false, "name": "db", "labels": {"a": "b"}}),
         ] {
-            let properties: TunnelProperties = serde_json::from_value(asked).unwrap();
+            let properties: TunnelProperties = serde_json::from_value(requested).unwrap();
             assert_eq!(refuse_unavailable(&properties, &community(), false), Ok(()));
         }
     }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn en_11_a_managed_engine_offers_options_that_need_a_platform() {
         let managed = Tenancy::Managed(Arc::new(Directory::default()));
-        for (asked, refused) in [
+        for (requested, refused) in [
             (
                 json!({"svc_auth": true, "challenge_mode": true, "mtls_auth": true}),
                 None,
@@ -178,7 +178,7 @@ mod tests {
                 Some("allow_cross_region_routing"),
             ),
         ] {
-            let properties: TunnelProperties = serde_json::from_value(asked).unwrap();
+            let properties: TunnelProperties = serde_json::from_value(requested).unwrap();
             let refusal = refuse_unavailable(&properties, &managed, true).err();
             assert_eq!(refusal.map(|unavailable| unavailable.option), refused);
         }

@@ -245,7 +245,7 @@ mod tests {
     #[tokio::test]
     async fn a_lane_without_a_stream_is_closed_after_a_minute() {
         let lanes = Lanes::default();
-        let begun = Instant::now();
+        let started = Instant::now();
         let lane = || {
             let (near, far) = duplex(1024);
             let standing = StandingConnection::new(near, Side::Engine);
@@ -253,22 +253,22 @@ mod tests {
             (lane, driver, far)
         };
         let (used, _driver, _far) = lane();
-        lanes.add(&used, begun);
+        lanes.add(&used, started);
         let open = StreamOpen {
             tunnel_id: "tun_a".to_owned(),
             stream_id: "str_a".to_owned(),
             ..StreamOpen::default()
         };
-        let _stream = lanes.open(&open, begun).unwrap();
+        let _stream = lanes.open(&open, started).unwrap();
         let (unused, _driver, _far) = lane();
-        lanes.add(&unused, begun);
-        lanes.trim(begun + Duration::from_secs(59));
+        lanes.add(&unused, started);
+        lanes.trim(started + Duration::from_secs(59));
         assert_eq!(lanes.counts(), (2, 1));
-        lanes.trim(begun + Duration::from_mins(1));
+        lanes.trim(started + Duration::from_mins(1));
         assert_eq!(lanes.counts(), (1, 1));
         assert!(unused.is_over() && !used.is_over());
         // A lane does not count as unused while it has a stream, however old.
-        lanes.trim(begun + Duration::from_hours(1));
+        lanes.trim(started + Duration::from_hours(1));
         assert_eq!(lanes.counts(), (1, 1));
     }
 }

@@ -152,12 +152,12 @@ mod tests {
         let chain = Chain::read(&shown).unwrap();
         let now = jiff::Timestamp::now().as_second();
         // Seconds for each of them if the library were called.
-        let begun = std::time::Instant::now();
+        let started = std::time::Instant::now();
         assert!((0..1000).all(|_| authority.vouches_for(&chain, now).is_none()));
         assert!(
-            begun.elapsed() < Duration::from_secs(30),
+            started.elapsed() < Duration::from_secs(30),
             "{:?}",
-            begun.elapsed()
+            started.elapsed()
         );
     }
 

@@ -315,9 +315,9 @@ mod tests {
 
     /// Time to read so many bytes; the test's clock only advances during waits.
     async fn time_to_read(stream: &mut ThrottledStream<DuplexStream>, bytes: usize) -> Duration {
-        let begun = Instant::now();
+        let started = Instant::now();
         stream.read_exact(&mut vec![0; bytes]).await.unwrap();
-        begun.elapsed()
+        started.elapsed()
     }
 
     /// Time that `bytes` may take at [`RATE`]: the content of a full bucket takes none.
@@ -337,9 +337,9 @@ mod tests {
             let mut stream = endless(&project, &Arc::default());
             let reading = time_to_read(&mut stream, 500_000).await;
             assert!(is_about(reading, expected(500_000)), "{reading:?}");
-            let begun = Instant::now();
+            let started = Instant::now();
             stream.write_all(&vec![1; 500_000]).await.unwrap();
-            let writing = begun.elapsed();
+            let writing = started.elapsed();
             assert!(is_about(writing, expected(500_000)), "{writing:?}");
         }
     }
@@ -367,7 +367,7 @@ mod tests {
         let one = Arc::default();
         let other = Arc::default();
         let streams = [&one, &one, &other, &other].map(|tunnel| endless(&project, tunnel));
-        let begun = Instant::now();
+        let started = Instant::now();
         let reading = streams.map(|mut stream| {
             tokio::spawn(async move {
                 time_to_read(&mut stream, 100_000).await;
@@ -375,7 +375,7 @@ mod tests {
             })
         });
         for read in reading {
-            let took = read.await.unwrap() - begun;
+            let took = read.await.unwrap() - started;
             // No stream finishes long before the others. One of them is ahead by at most its part
             // of the full bucket. Without turns the first would finish after a second.
             let all = expected(400_000);

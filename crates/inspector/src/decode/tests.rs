@@ -116,9 +116,15 @@ fn consecutive_exchanges_on_a_connection_are_separate() {
     ];
     let expected: Vec<_> = expected
         .iter()
-        .map(|(method, path, status, asked, exchanges)| {
+        .map(|(method, path, status, requested, exchanges)| {
             let own = |text: &&str| (*text).to_owned();
-            (own(method), own(path), *status, own(asked), own(exchanges))
+            (
+                own(method),
+                own(path),
+                *status,
+                own(requested),
+                own(exchanges),
+            )
         })
         .collect();
     assert_eq!(exchanges, expected);

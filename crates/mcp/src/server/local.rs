@@ -156,7 +156,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn concurrent_calls_are_limited() {
-        let (calls, mut begun) = watch::channel(0);
+        let (calls, mut started) = watch::channel(0);
         let server = Server::new(NoPlatform).with_local_tools(Arc::new(HangingTool(calls)));
         let (theirs, ours) = tokio::io::duplex(1 << 20);
         let (read, write) = split(ours);
@@ -183,7 +183,7 @@ mod tests {
         };
         assert_eq!(answer().await["id"], 0);
         assert_eq!(answer().await["error"]["code"], -32000);
-        let running = begun.wait_for(|calls| *calls == 24);
+        let running = started.wait_for(|calls| *calls == 24);
         timeout(WAIT_LIMIT, running).await.unwrap().unwrap();
         service.abort();
     }

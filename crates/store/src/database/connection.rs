@@ -121,8 +121,8 @@ pub struct Snapshot(Conn);
 impl Snapshot {
     pub(crate) async fn begin(lease: Lease) -> Result<Self, Error> {
         let mut conn = Conn::new(lease);
-        let begun = within(conn.deadline, conn.lease.begin_snapshot()).await;
-        conn.handle_result(begun)?;
+        let started = within(conn.deadline, conn.lease.begin_snapshot()).await;
+        conn.handle_result(started)?;
         Ok(Self(conn))
     }
 
@@ -148,8 +148,8 @@ pub struct Tx {
 impl Tx {
     pub(crate) async fn begin(lease: Lease, wake: ChangeWaker) -> Result<Self, Error> {
         let mut conn = Conn::new(lease);
-        let begun = within(conn.deadline, conn.lease.begin()).await;
-        conn.handle_result(begun)?;
+        let started = within(conn.deadline, conn.lease.begin()).await;
+        conn.handle_result(started)?;
         Ok(Self {
             conn,
             notes: Notes::default(),

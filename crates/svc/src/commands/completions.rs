@@ -55,10 +55,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// Responds to a shell that requests completions. `None` for a normal start of the program.
 pub(crate) fn answer(cli: fn() -> Command) -> Option<ExitCode> {
     let here = std::env::current_dir().ok();
-    let asked = CompleteEnv::with_factory(cli)
+    let requested = CompleteEnv::with_factory(cli)
         .var(SHELL_VARIABLE)
         .try_complete(std::env::args_os(), here.as_deref());
-    match asked {
+    match requested {
         Ok(false) => None,
         Ok(true) => Some(ExitCode::SUCCESS),
         // An error message would disturb the line that the user types.

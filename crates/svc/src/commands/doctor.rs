@@ -148,7 +148,7 @@ async fn check_platform_token(connection: &Connection, context: Option<&Context>
             format!("the given token belongs elsewhere, so it is not sent to {address}"),
         );
     }
-    let asked = async {
+    let requested = async {
         let address: ApiUrl = address
             .parse()
             .map_err(|error| Failure::usage(format!("{address} is {error}")))?;
@@ -161,7 +161,7 @@ async fn check_platform_token(connection: &Connection, context: Option<&Context>
         let whoami: Whoami = platform.call(WHOAMI, &[]).answer().await?;
         Ok::<_, Failure>(whoami)
     };
-    match asked.await {
+    match requested.await {
         Ok(whoami) => Check::pass(
             NAME,
             format!("{address} accepts the token of {}", whoami.id),

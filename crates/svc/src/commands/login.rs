@@ -113,7 +113,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         return store_login(&place, token, &args).await;
     }
     let scope = match super::token::permissions(&args.scopes)? {
-        Some(asked) => asked.into_iter().collect(),
+        Some(requested) => requested.into_iter().collect(),
         None => device::default_scope(),
     };
     let shutdown = signals::listen(signals::DRAIN)?;

@@ -128,13 +128,13 @@ impl Feed {
 impl Feed {
     fn query(&self) -> EventQuery {
         let of = |filters: &Option<Filters>| filters.clone().map(Value::Object);
-        let asked = [
+        let requested = [
             ("clients", of(&self.clients)),
             ("tunnels", of(&self.tunnels)),
             ("webtty", self.sessions.is_some().then_some(true.into())),
         ];
         let query = EventQuery::new().over(self.transport);
-        asked
+        requested
             .into_iter()
             .fold(query, |query, (name, value)| match value {
                 Some(value) => query.with_param(name, value),

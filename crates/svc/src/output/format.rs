@@ -21,8 +21,8 @@ impl Format {
         while let Some((_name, inner)) = matches.subcommand() {
             matches = inner;
         }
-        let asked = matches.try_get_one::<Self>("output").ok().flatten();
-        asked.copied().unwrap_or_default()
+        let requested = matches.try_get_one::<Self>("output").ok().flatten();
+        requested.copied().unwrap_or_default()
     }
 
     /// True if a command line with errors requests JSON.

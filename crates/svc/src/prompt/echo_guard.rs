@@ -24,7 +24,7 @@ impl EchoGuard {
         let failed = |error| Failure::from_error("cannot turn off terminal echo", error);
         let before = tcgetattr(stdin()).map_err(failed)?;
         let mut quiet = before.clone();
-        let begun = Self {
+        let started = Self {
             _signals: EndingSignals::handle(&before).map_err(failed)?,
             before,
         };
@@ -34,13 +34,13 @@ impl EchoGuard {
             .local_flags
             .remove(LocalFlags::ECHO | LocalFlags::ISIG);
         let end_of_line = SpecialCharacterIndices::VEOL as usize;
-        if let Some(interrupt) = begun.interrupt_byte()
+        if let Some(interrupt) = started.interrupt_byte()
             && let Some(end_of_line) = quiet.control_chars.get_mut(end_of_line)
         {
             *end_of_line = interrupt;
         }
         tcsetattr(stdin(), SetArg::TCSAFLUSH, &quiet).map_err(failed)?;
-        Ok(begun)
+        Ok(started)
     }
 
     /// The character of the key that interrupts, usually Ctrl+C. `None` if there is no such key.

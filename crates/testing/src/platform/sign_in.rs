@@ -65,11 +65,11 @@ pub(super) async fn page() -> Html<&'static str> {
 /// Redirects the browser back with a code.
 pub(super) async fn sign_in(
     State(shared): State<Arc<PlatformState>>,
-    Query(asked): Query<SignIn>,
+    Query(requested): Query<SignIn>,
 ) -> Response {
     let SignIn {
         host, nonce, state, ..
-    } = asked;
+    } = requested;
     let claims = json!({"aud": format!("https://{host}"), "nonce": nonce});
     let code = shared.code(claims, SIGN_IN_TYPE);
     let address = format!("https://{host}/.well-known/svc/callback?code={code}&state={state}");

@@ -317,7 +317,7 @@ impl TunnelProperties {
             ("upstream_tls", self.upstream_tls == Some(true)),
         ];
         if self.tls_mode == Some(TlsMode::Passthrough)
-            && let Some((field, _)) = excluded.into_iter().find(|(_, asked)| *asked)
+            && let Some((field, _)) = excluded.into_iter().find(|(_, requested)| *requested)
         {
             return Err(PropertyError::new(
                 field,
@@ -338,7 +338,7 @@ impl TunnelProperties {
             ("mtls_auth", self.mtls_auth == Some(true)),
             ("upstream_tls", self.upstream_tls == Some(true)),
         ];
-        match excluded.into_iter().find(|(_, asked)| *asked) {
+        match excluded.into_iter().find(|(_, requested)| *requested) {
             Some((field, _)) => Err(PropertyError::new(
                 field,
                 "tcp tunnels do not have this option: remove it, or set another protocol",
@@ -385,7 +385,7 @@ impl TunnelProperties {
             ("basic_auth", self.basic_auth == Some(true)),
             ("allowed_origins", !self.allowed_origins.is_empty()),
         ];
-        if !http && let Some((field, _)) = http_only.into_iter().find(|(_, asked)| *asked) {
+        if !http && let Some((field, _)) = http_only.into_iter().find(|(_, requested)| *requested) {
             return Err(only(field, "http", "set protocol to http"));
         }
         // Only the session of a person who signed in has these facts. The terminal of a `webtty`
@@ -425,7 +425,9 @@ impl TunnelProperties {
             ("challenge_mode", self.challenge_mode == Some(true)),
             ("basic_auth", self.basic_auth == Some(true)),
         ];
-        if !publish && let Some((field, _)) = edge_only.into_iter().find(|(_, asked)| *asked) {
+        if !publish
+            && let Some((field, _)) = edge_only.into_iter().find(|(_, requested)| *requested)
+        {
             return Err(only(field, "published", "set publish to true"));
         }
         Ok(())

@@ -131,15 +131,15 @@ fn the_agent_starts_immediately_and_keeps_the_interval() {
 #[test]
 fn the_agent_refuses_parameters_that_it_did_not_propose() {
     let now = Instant::now();
-    for (asked, answer) in [
+    for (requested, answer) in [
         (None, Some(terms(1_000, 10_000))),
         (Some(proposal(1_000)), Some(terms(2_000, 10_000))),
         (Some(proposal(1_000)), Some(terms(1_000, 999))),
         (Some(proposal(1_000)), Some(terms(1_000, 900_001))),
     ] {
         assert!(
-            AgentLiveness::accept(asked, answer, now).is_err(),
-            "{asked:?} {answer:?}"
+            AgentLiveness::accept(requested, answer, now).is_err(),
+            "{requested:?} {answer:?}"
         );
     }
     for answer in [terms(1_000, 1_000), terms(1_000, 900_000)] {
@@ -201,9 +201,9 @@ fn with_an_old_engine_heartbeats_are_empty_and_unanswered() {
 #[test]
 fn both_ends_agree_for_an_hour() {
     let start = Instant::now();
-    let asked = AgentLiveness::propose(Duration::from_secs(1));
-    let (answer, mut engine) = EngineLiveness::negotiate(Some(asked), start).unwrap();
-    let mut agent = AgentLiveness::accept(Some(asked), answer, start).unwrap();
+    let requested = AgentLiveness::propose(Duration::from_secs(1));
+    let (answer, mut engine) = EngineLiveness::negotiate(Some(requested), start).unwrap();
+    let mut agent = AgentLiveness::accept(Some(requested), answer, start).unwrap();
     for second in 0..3_600 {
         let now = start + Duration::from_secs(second);
         let heartbeat = agent.next_heartbeat(now).unwrap();

@@ -68,14 +68,14 @@ impl Answers {
     }
 
     /// A request starts.
-    pub(super) fn expect(&mut self, asked: RequestContext) {
+    pub(super) fn expect(&mut self, requested: RequestContext) {
         if matches!(self.at, ResponseState::Lost) {
             return;
         }
         if self.pending_requests.len() >= MAX_ASKED {
             return self.stop_parsing();
         }
-        self.pending_requests.push_back(asked);
+        self.pending_requests.push_back(requested);
     }
 
     /// The last request was sent completely, including its body.
@@ -83,7 +83,7 @@ impl Answers {
         self.upgrade_open = self
             .pending_requests
             .back()
-            .is_some_and(|asked| asked.upgrade);
+            .is_some_and(|requested| requested.upgrade);
     }
 
     /// No further response can be parsed.
@@ -192,7 +192,7 @@ impl Answers {
         let upgrade = self
             .pending_requests
             .front()
-            .is_some_and(|asked| asked.upgrade);
+            .is_some_and(|requested| requested.upgrade);
         self.at = if status == 101 && upgrade {
             self.pending_requests.clear();
             self.upgrade_open = false;

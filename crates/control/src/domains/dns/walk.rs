@@ -263,18 +263,18 @@ impl<'a> Walk<'a> {
         name: &Name,
         kind: RecordType,
     ) -> Result<Vec<(String, WalkStep)>, WalkError> {
-        let mut asked = JoinSet::new();
+        let mut requested = JoinSet::new();
         let servers = zone.servers.iter().take(MAX_SERVERS);
         for (index, server) in servers.cloned().enumerate() {
             self.count()?;
             let (question, zone) = (name.clone(), zone.name.clone());
-            asked.spawn(async move {
+            requested.spawn(async move {
                 let step = ask(&server, &zone, &question, kind).await;
                 (index, server.name, step)
             });
         }
         let mut found = Vec::new();
-        while let Some(ended) = asked.join_next().await {
+        while let Some(ended) = requested.join_next().await {
             if let Ok((index, server, Some(step))) = ended {
                 found.push((index, server, step));
             }

@@ -136,14 +136,14 @@ impl World {
         }
     }
 
-    fn tunnel(&self, asked: Value) -> Arc<LiveTunnel<()>> {
+    fn tunnel(&self, requested: Value) -> Arc<LiveTunnel<()>> {
         let clock = Arc::new(ManualClock::at(Timestamp::from_second(NOW).unwrap()));
         let live = TunnelRegistry::new(LiveLimits::default(), clock);
         let mut client = Client::online(live.new_client_id());
         client.project_id = Some(self.project.id.to_string());
         let client_id = live.add_client(client, &self.project).unwrap().id;
         let subject = credentials::Identity::User("ann".to_owned());
-        let properties: TunnelProperties = serde_json::from_value(asked).unwrap();
+        let properties: TunnelProperties = serde_json::from_value(requested).unwrap();
         let properties = properties.resolve().unwrap();
         let policy = TunnelPolicy::compile(&properties);
         let owner = ClientHandle {
@@ -403,12 +403,12 @@ fn visits_without_a_proof_end_when_the_project_requires_one() {
 fn en_11_rules_that_cannot_be_enforced_refuse_all_visitors() {
     let world = World::new();
     let community = Tenancy::Community(Arc::new(Project::community()));
-    for (asked, with_keys) in [
+    for (requested, with_keys) in [
         (json!({"svc_auth": true}), 401),
         (json!({"challenge_mode": true}), 403),
         (json!({"mtls_auth": true}), 401),
     ] {
-        let tunnel = world.tunnel(asked.clone());
+        let tunnel = world.tunnel(requested.clone());
         let status = |context: AuthContext<'_>| {
             let request = EdgeRequest {
                 tunnel: &tunnel,
@@ -427,22 +427,22 @@ fn en_11_rules_that_cannot_be_enforced_refuse_all_visitors() {
                 _ => 200,
             }
         };
-        assert_eq!(status(world.context()), with_keys, "{asked}");
+        assert_eq!(status(world.context()), with_keys, "{requested}");
         let stranger = AuthContext {
             tenancy: &community,
             ..world.context()
         };
-        assert_eq!(status(stranger), 503, "{asked}");
+        assert_eq!(status(stranger), 503, "{requested}");
         let without = AuthContext {
             seals: None,
             ..world.context()
         };
-        let expected = if asked["mtls_auth"] == true {
+        let expected = if requested["mtls_auth"] == true {
             with_keys
         } else {
             503
         };
-        assert_eq!(status(without), expected, "{asked}");
+        assert_eq!(status(without), expected, "{requested}");
     }
 }
 
@@ -455,7 +455,7 @@ fn ed_8_a_project_restricts_the_tunnels_of_its_agents() {
     let auth = json!({"publicAccessPolicy": "auth-required"});
     let none = json!({"publicAccessPolicy": "forbidden"});
     let no_tcp = json!({"publishedTcpEnabled": false});
-    for (policy, asked, expected) in [
+    for (policy, requested, expected) in [
         (&json!({}), json!({}), Ok(())),
         (&auth, json!({}), Err(PublicationError::ProofNeeded)),
         (
@@ -488,12 +488,12 @@ fn ed_8_a_project_restricts_the_tunnels_of_its_agents() {
         world
             .directory
             .apply(vec![project(settings(policy.clone()))]);
-        let properties: TunnelProperties = serde_json::from_value(asked.clone()).unwrap();
+        let properties: TunnelProperties = serde_json::from_value(requested.clone()).unwrap();
         let properties = properties.resolve().unwrap();
         assert_eq!(
             may_publish(&properties, &world.project),
             expected,
-            "{policy} {asked}"
+            "{policy} {requested}"
         );
     }
 }

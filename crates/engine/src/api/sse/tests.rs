@@ -61,13 +61,13 @@ async fn a_comment_keeps_the_connection_alive() {
     let mut lines = pin!(lines(None, watch));
     let mut next = async || lines.next().await.unwrap().unwrap();
 
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(next().await, ": keep-alive\n\n");
-    assert_eq!(begun.elapsed(), KEEP_ALIVE);
+    assert_eq!(started.elapsed(), KEEP_ALIVE);
     let mut client = Client::online(live.new_client_id());
     client.project_id = Some(Project::COMMUNITY.to_owned());
     live.add_client(client, &Project::community()).unwrap();
     assert!(next().await.starts_with(b"data: {"));
     assert_eq!(next().await, ": keep-alive\n\n");
-    assert_eq!(begun.elapsed(), 2 * KEEP_ALIVE);
+    assert_eq!(started.elapsed(), 2 * KEEP_ALIVE);
 }

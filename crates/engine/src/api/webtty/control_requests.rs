@@ -48,19 +48,19 @@ pub(super) async fn create<A: LoadMetric>(
     id: Result<Path<String>, PathRejection>,
     bytes: Result<Bytes, BytesRejection>,
 ) -> HandlerResult {
-    let asked: ControlRequestBody = body(bytes)?;
+    let requested: ControlRequestBody = body(bytes)?;
     let missing = || Problem::invalid_request("is required").with_field("participant_id");
-    let participant = asked.participant_id.as_deref().ok_or_else(missing)?;
-    let expires_at = asked.expires_at.as_deref().map(str::parse::<Timestamp>);
+    let participant = requested.participant_id.as_deref().ok_or_else(missing)?;
+    let expires_at = requested.expires_at.as_deref().map(str::parse::<Timestamp>);
     let expires_at = expires_at
         .transpose()
         .map_err(|_| refused(SessionRefusalError::Invalid("expires_at")))?;
     let ask = NewControlRequest {
-        reason: asked.reason,
+        reason: requested.reason,
         expires_at,
         limit: ControlLimit {
-            time: asked.control_seconds.map(Duration::from_secs),
-            lines: asked.control_lines,
+            time: requested.control_seconds.map(Duration::from_secs),
+            lines: requested.control_lines,
         },
     };
     let permission = Permission::WebttySessionsReadWrite;
@@ -69,7 +69,7 @@ pub(super) async fn create<A: LoadMetric>(
     let now = unix_millis(api.clock.now());
     let request = ControlRequestId::new(now, random_bytes());
     let request = session
-        .request_control(request, participant, ask, asked.metadata)
+        .request_control(request, participant, ask, requested.metadata)
         .map_err(refused)?;
     Ok((StatusCode::CREATED, json(request)).into_response())
 }
@@ -81,10 +81,10 @@ pub(super) async fn resolve<A: LoadMetric>(
     ids: Result<Path<(String, String)>, PathRejection>,
     bytes: Result<Bytes, BytesRejection>,
 ) -> HandlerResult {
-    let asked: ResolveBody = body(bytes)?;
+    let requested: ResolveBody = body(bytes)?;
     let missing = || Problem::invalid_request("is required").with_field("action");
-    let action = asked.action.ok_or_else(missing)?;
-    if asked
+    let action = requested.action.ok_or_else(missing)?;
+    if requested
         .reason
         .as_ref()
         .is_some_and(|why| why.len() > MAX_ERROR)
@@ -96,7 +96,7 @@ pub(super) async fn resolve<A: LoadMetric>(
     let session = api.running_of(&caller, &id, permission)?;
     let request: ControlRequestId = request.parse().map_err(|_| Problem::not_found())?;
     session.request(&request).ok_or_else(Problem::not_found)?;
-    let by = match &asked.approver_participant_id {
+    let by = match &requested.approver_participant_id {
         Some(participant) => Approver::Caller {
             participant: own_participant(&caller, &session, participant)?,
             caller: person_of(&caller.token),

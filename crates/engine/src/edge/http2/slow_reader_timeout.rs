@@ -143,7 +143,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_mins(1);
 
     async fn task_lifetime(task: impl Future<Output = ()>) -> Duration {
-        let begun = Instant::now();
+        let started = Instant::now();
         let stream = StreamTask {
             task: Box::pin(task),
             limit: LIMIT,
@@ -152,7 +152,7 @@ mod tests {
             timer: None,
         };
         stream.await;
-        begun.elapsed()
+        started.elapsed()
     }
 
     /// Records one body poll, then stays pending until it is dropped.

@@ -46,7 +46,7 @@ fn a_label_and_its_full_name_are_the_same_request() {
 #[test]
 fn en_11_a_name_that_is_no_label_and_no_domain_is_refused_with_the_next_step() {
     let names = names_with(&[("app.example", "default")]);
-    for (asked, reason) in [
+    for (requested, reason) in [
         ("shop.example.net", "`domains`"),
         ("a.app.example", "`domains`"),
         ("engine.example", "single label"),
@@ -54,10 +54,10 @@ fn en_11_a_name_that_is_no_label_and_no_domain_is_refused_with_the_next_step() {
         ("t.engine.example", "single label"),
         ("a.b.t.engine.example", "single label"),
     ] {
-        let error = resolve(&names, asked).unwrap_err().to_string();
+        let error = resolve(&names, requested).unwrap_err().to_string();
         assert!(error.contains("`hostname`"), "{error}");
         assert!(error.contains("not available"), "{error}");
-        assert!(error.contains(reason), "{asked}: {error}");
+        assert!(error.contains(reason), "{requested}: {error}");
     }
     let managed = Requester {
         project: "prj_a",
@@ -78,10 +78,13 @@ fn en_11_a_name_that_is_no_label_and_no_domain_is_refused_with_the_next_step() {
 #[test]
 fn a_configured_domain_is_resolved_to_itself() {
     let names = names_with(&[("app.example.net", "default"), ("*.example.net", "default")]);
-    for asked in ["app.example.net", "other.example.net"] {
-        assert_eq!(resolve(&names, asked).as_deref(), Ok(asked));
-        let named = names.classify(asked);
-        assert!(matches!(named, Some(PublishedName::Domain(_))), "{asked}");
+    for requested in ["app.example.net", "other.example.net"] {
+        assert_eq!(resolve(&names, requested).as_deref(), Ok(requested));
+        let named = names.classify(requested);
+        assert!(
+            matches!(named, Some(PublishedName::Domain(_))),
+            "{requested}"
+        );
     }
     assert_eq!(
         resolve(&names, "app"),
@@ -159,8 +162,8 @@ fn names_of_a_project_end_with_its_endpoint() {
     };
     let resolve = |name: &str| names.resolve(&host(name), requester);
     let full = host("web-e7e8a732.t.engine.example");
-    for asked in ["web", "web-e7e8a732", "web-e7e8a732.t.engine.example"] {
-        assert_eq!(resolve(asked), Ok(full.clone()), "{asked}");
+    for requested in ["web", "web-e7e8a732", "web-e7e8a732.t.engine.example"] {
+        assert_eq!(resolve(requested), Ok(full.clone()), "{requested}");
     }
     for other in [
         "web-f587ee53.t.engine.example",

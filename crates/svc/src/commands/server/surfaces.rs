@@ -190,8 +190,8 @@ impl Engines for ProjectEngines {
             let Some(who) = who else {
                 return problem_response(&Problem::unauthenticated());
             };
-            let asked = clusters.terminal(&who, (&project, needed), ask, &credential);
-            asked.await
+            let requested = clusters.terminal(&who, (&project, needed), ask, &credential);
+            requested.await
         })
     }
 }

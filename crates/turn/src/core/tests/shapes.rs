@@ -68,18 +68,18 @@ fn allocation_parameters_are_validated() {
         let mut caller = Caller::new(&mut relay, client, USER);
         let (code, answer) = caller.ask(&mut relay, ALLOCATE, with);
         assert_eq!(code, expected, "row {index}");
-        let asked = relay.last_open.take();
-        assert_eq!(asked.is_some(), code == 0);
-        let Some(asked) = asked else { continue };
+        let requested = relay.last_open.take();
+        assert_eq!(requested.is_some(), code == 0);
+        let Some(requested) = requested else { continue };
         let read = Message::from_bytes(&answer).unwrap();
         match index {
             12 => assert!(relayed(&answer)[0].is_ipv6() && relayed(&answer).len() == 1),
             13 => assert!(relayed(&answer)[0].is_ipv4() && relayed(&answer)[1].is_ipv6()),
             14 => {
-                assert!(asked.needs_even_port && relay.kept.is_some());
+                assert!(requested.needs_even_port && relay.kept.is_some());
                 assert_eq!(read.attribute::<ReservationToken>().unwrap().token(), 77);
             }
-            _ => assert_eq!(asked.token, Some(77)),
+            _ => assert_eq!(requested.token, Some(77)),
         }
     }
     relay.has_v6 = false;

@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn resolve(asked: &Value) -> Result<Value, (String, String)> {
-    let properties: TunnelProperties = serde_json::from_value(asked.clone()).unwrap();
+fn resolve(requested: &Value) -> Result<Value, (String, String)> {
+    let properties: TunnelProperties = serde_json::from_value(requested.clone()).unwrap();
     let resolved = properties
         .resolve()
         .map_err(|error| (error.field, error.message))?;
@@ -12,7 +12,7 @@ fn resolve(asked: &Value) -> Result<Value, (String, String)> {
 
 #[test]
 fn defaults_follow_from_the_request() {
-    for (asked, resolved) in [
+    for (requested, resolved) in [
         (
             json!({}),
             json!({"publish": true, "protocol": "http", "type": "bytestream", "http_version": "http/1.1"}),
@@ -67,7 +67,7 @@ fn defaults_follow_from_the_request() {
             json!({"publish": false, "protocol": "http", "type": "bytestream", "http_version": "http/1.1", "name": "db"}),
         ),
     ] {
-        assert_eq!(resolve(&asked), Ok(resolved.clone()), "{asked}");
+        assert_eq!(resolve(&requested), Ok(resolved.clone()), "{requested}");
         assert_eq!(
             resolve(&resolved),
             Ok(resolved),
@@ -88,7 +88,7 @@ fn names_next_step(message: &str) -> bool {
     reason = "a test tells one story from start to end"
 )]
 fn contradictions_are_refused_by_name() {
-    for (asked, field) in [
+    for (requested, field) in [
         (
             json!({"http_use_tls": true, "upstream_tls": false}),
             "http_use_tls",
@@ -190,9 +190,9 @@ fn contradictions_are_refused_by_name() {
             "token_auth",
         ),
     ] {
-        let (refused, message) = resolve(&asked).unwrap_err();
-        assert_eq!(refused, field, "{asked}");
-        assert!(names_next_step(&message), "{asked}: {message}");
+        let (refused, message) = resolve(&requested).unwrap_err();
+        assert_eq!(refused, field, "{requested}");
+        assert!(names_next_step(&message), "{requested}: {message}");
     }
 }
 
@@ -204,7 +204,7 @@ fn limits_are_enforced() {
             .collect::<serde_json::Map<_, _>>()
     };
     let ranges = |count: usize| vec!["192.0.2.0/24"; count];
-    for (asked, field) in [
+    for (requested, field) in [
         (json!({"labels": labels(65)}), "labels"),
         (json!({"labels": {"": "x"}}), "labels"),
         (json!({"labels": {"k".repeat(129): "x"}}), "labels"),
@@ -217,9 +217,9 @@ fn limits_are_enforced() {
         (json!({"tls_ciphers": ["x".repeat(256)]}), "tls_ciphers.0"),
     ] {
         assert_eq!(
-            resolve(&asked).map_err(|(field, _)| field),
+            resolve(&requested).map_err(|(field, _)| field),
             Err(field.to_owned()),
-            "{asked}"
+            "{requested}"
         );
     }
     assert!(resolve(&json!({"labels": labels(64), "trusted_ips": ranges(64)})).is_ok());

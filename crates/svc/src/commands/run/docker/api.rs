@@ -193,7 +193,7 @@ impl Api {
                 Err(ApiError::Refused { status, .. }) if status == StatusCode::NOT_FOUND => {
                     return Ok(None);
                 }
-                asked => asked?,
+                requested => requested?,
             };
             let body = Limited::new(response.into_body(), MAX_ANSWER);
             let bytes = body.collect().await.map_err(|error| {
@@ -215,7 +215,7 @@ impl Api {
         &self,
         path: &str,
     ) -> Result<(Response<Incoming>, AbortOnDropHandle<()>), ApiError> {
-        let asked = timeout(ANSWER, async {
+        let requested = timeout(ANSWER, async {
             let unreachable = |source| ApiError::Unreachable {
                 socket: self.socket.display().to_string(),
                 source,
@@ -235,7 +235,7 @@ impl Api {
             let response = sender.send_request(request).await?;
             Ok((response, connection))
         });
-        let (response, connection) = asked.await.unwrap_or(Err(ApiError::TimedOut))?;
+        let (response, connection) = requested.await.unwrap_or(Err(ApiError::TimedOut))?;
         if response.status() != StatusCode::OK {
             return Err(ApiError::Refused {
                 status: response.status(),

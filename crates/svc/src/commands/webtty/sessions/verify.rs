@@ -106,8 +106,8 @@ async fn of_engine(on: &mut SessionArgs) -> Result<VerifyReport, Failure> {
     let api = on.open().await?;
     // The end is read first. Records that arrive meanwhile come after it.
     let path = on.path(VERIFY);
-    let asked = api.call(Call::get(&path));
-    let answer = match asked.await {
+    let requested = api.call(Call::get(&path));
+    let answer = match requested.await {
         Ok(answer) => answer,
         // An engine that only supports exports.
         Err(ApiError::Refused(problem)) if problem.status == 405 => Value::Null,
