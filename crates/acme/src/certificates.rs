@@ -15,7 +15,7 @@ use tracing::{error, warn};
 
 use crate::certificate_states::{CertificateStates, OrderedNames};
 use crate::challenges::Challenges;
-use crate::dns_provider::DnsProvider;
+use crate::dns_challenge::DnsProvider;
 use crate::error::OrderError;
 use crate::manager::{Certificate, Manager};
 use crate::resolver::resolver;

@@ -13,9 +13,7 @@ mod certificates;
 mod chain;
 mod challenges;
 mod client;
-mod dns_program;
-mod dns_provider;
-mod dns_section;
+mod dns_challenge;
 mod error;
 mod http_answers;
 mod manager;
@@ -34,8 +32,7 @@ pub use self::certificate_states::{CertificateSource, CertificateState, Certific
 pub use self::certificates::{Certificates, Orders, RunningResponder};
 pub use self::chain::{ChainError, IssuedCertificate};
 pub use self::challenges::{Challenges, HTTP_CONTENT_TYPE};
-pub use self::dns_program::DnsProgram;
-pub use self::dns_provider::{DnsProvider, ResponderSettings, challenge_name};
+pub use self::dns_challenge::{DnsProgram, DnsProvider, ResponderSettings, challenge_name};
 pub use self::error::OrderError;
 pub use self::http_answers::serve_http_answers;
 pub use self::manager::{

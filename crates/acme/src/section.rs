@@ -10,7 +10,9 @@ use daemon::config::{ConfigError, ConfigErrors, Warning, values};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::dns_section::{self, DnsContext, DnsForms, DnsResponderSection, DnsUpdateSection};
+use crate::dns_challenge::section::{
+    self as dns_section, DnsContext, DnsForms, DnsResponderSection, DnsUpdateSection,
+};
 use crate::manager::last_problem;
 use crate::section_context::SectionContext;
 use crate::settings::{ChallengeKind, ExternalAccount, KeyType, Settings};

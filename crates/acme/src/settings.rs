@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::dns_provider::DnsProvider;
+use crate::dns_challenge::DnsProvider;
 
 /// The time of day, in seconds since 1970.
 pub type WallClock = Arc<dyn Fn() -> i64 + Send + Sync>;

@@ -10,8 +10,8 @@ use dns::{DnsUpdate, KeyAlgorithm, KeySource, Zone, Zones};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::dns_program::DnsProgram;
-use crate::dns_provider::{DnsProvider, ResponderSettings, challenge_name};
+use super::program::DnsProgram;
+use super::provider::{DnsProvider, ResponderSettings, challenge_name};
 use crate::section_context::SectionContext;
 use crate::settings::Settings;
 

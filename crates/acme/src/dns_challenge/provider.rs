@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dns::{DnsUpdate, Zones};
 
-use crate::dns_program::{DnsProgram, DnsRecord};
+use super::program::{DnsProgram, DnsRecord};
 use crate::error::OrderError;
 
 /// The way to publish TXT records.
