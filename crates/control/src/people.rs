@@ -11,7 +11,6 @@ pub mod notices;
 pub mod openid;
 pub mod passkeys;
 pub mod password;
-pub mod recovery;
 pub mod reset;
 pub mod reset_throttle;
 mod routes;
@@ -21,7 +20,6 @@ pub mod session;
 pub(crate) mod session_list;
 pub mod sign_in;
 pub mod throttle;
-pub mod totp;
 mod user;
 
 use std::net::IpAddr;

@@ -24,7 +24,7 @@ use crate::http_api::extract::{ClientIp, Path};
 use crate::people::challenge::{LIFETIME, Purpose};
 use crate::people::cookie::Cookie;
 use crate::people::passkeys::{self, Outcome, PasskeyResponse};
-use crate::people::recovery::RecoveryCode;
+use crate::people::second_factor::recovery::RecoveryCode;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{Browser, Visitor, cookie_of};
 

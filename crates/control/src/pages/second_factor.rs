@@ -17,11 +17,11 @@ use crate::app::App;
 use crate::http_api::extract::{ClientIp, Query};
 use crate::http_api::problem::HandlerResult;
 use crate::people::passkeys;
-use crate::people::recovery::RecoveryCode;
+use crate::people::second_factor::recovery::RecoveryCode;
+use crate::people::second_factor::totp::TotpSecret;
 use crate::people::second_factor::{self, ConfirmationOutcome, secret_of};
 use crate::people::session::{PendingSignIn, SignedIn, Visitor};
 use crate::people::sign_in::with_second_factor;
-use crate::people::totp::TotpSecret;
 
 #[derive(Template)]
 #[template(path = "second_factor.html")]

@@ -8,7 +8,7 @@ use store::{SecretHash, Tx, sessions};
 
 use super::accounts::check_password;
 use super::attempts::{AttemptKey, record_wrong_code};
-use super::recovery::RecoveryCode;
+use super::second_factor::recovery::RecoveryCode;
 use super::second_factor::secret_of;
 use super::session::SignedIn;
 use super::sign_in::SignInError;

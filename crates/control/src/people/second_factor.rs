@@ -1,5 +1,8 @@
 //! The authenticator app of a user: setup, activation and removal.
 
+pub mod recovery;
+pub mod totp;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,11 +11,11 @@ use store::{SealedBytes, SecretHash, Tx, passkeys};
 use types::id::UserId;
 use types::problem::Problem;
 
+use self::recovery::{CODES_PER_SET, RecoveryCode};
+use self::totp::TotpSecret;
 use super::accounts::lock_user;
 use super::notices::{self, Notice};
-use super::recovery::{CODES_PER_SET, RecoveryCode};
 use super::session::SignedIn;
-use super::totp::TotpSecret;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::http_api::problem::HandlerResult;

@@ -1,6 +1,7 @@
 //! Recovery codes, for users who have lost their second factor.
 //!
-//! Each has 80 random bits, so a plain hash is enough to store it (see [`super::secret_link`]).
+//! Each has 80 random bits, so a plain hash is enough to store it (see
+//! [`crate::people::secret_link`]).
 
 use aws_lc_rs::digest;
 use credentials::Secret;
