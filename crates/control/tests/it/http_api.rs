@@ -3,8 +3,8 @@
 mod bad_tokens;
 mod callers;
 mod contracts;
-mod judged;
 mod members;
 mod rate_limit;
 mod same_origin;
+mod third_party_tools;
 pub(crate) mod walk;

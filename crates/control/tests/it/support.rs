@@ -3,8 +3,8 @@
 mod answer;
 mod browser;
 mod database;
+mod document;
 pub(crate) mod name_server;
-mod promised;
 pub(crate) mod receiver;
 mod statements;
 
@@ -39,7 +39,7 @@ use types::id::{ProjectId, SessionId, UserId, WorkspaceId};
 
 pub(crate) use self::answer::Answer;
 pub(crate) use self::browser::Browser;
-pub(crate) use self::promised::DOCUMENT;
+pub(crate) use self::document::DOCUMENT;
 pub(crate) use self::statements::recorded;
 use crate::migrated;
 
@@ -474,7 +474,7 @@ impl TestControl {
     /// Sends a request unchanged, from this address.
     pub(crate) async fn send_from(&self, peer: SocketAddr, mut request: Request<Body>) -> Answer {
         request.extensions_mut().insert(ConnectInfo(peer));
-        let asked = promised::operation(request.method(), request.uri().path());
+        let asked = document::operation(request.method(), request.uri().path());
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
@@ -486,7 +486,7 @@ impl TestControl {
             text: String::from_utf8(bytes.to_vec()).unwrap(),
         };
         if let Some(operation) = asked {
-            promised::check(operation, &answer);
+            document::check(operation, &answer);
         }
         answer
     }

@@ -1,12 +1,11 @@
 //! HTTP visitors of published tunnels.
 
-mod breaking;
+pub(crate) mod attacks;
 mod desync;
 mod domains;
-mod early;
+mod early_responses;
 mod grpc;
 mod guard;
-pub(crate) mod hard;
 mod hard_stop;
 mod headers;
 mod http;
@@ -22,5 +21,6 @@ mod smuggling;
 mod streaming;
 mod time_to_first_byte;
 mod tls_routes;
+mod truncated;
 mod upstreams;
 mod websocket;

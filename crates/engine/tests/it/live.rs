@@ -2,7 +2,7 @@
 
 mod credentials;
 mod ends;
-mod silent;
+mod silent_watchers;
 mod watching;
 
 use std::collections::BTreeMap;

@@ -13,6 +13,8 @@ mod browser;
 #[cfg(test)]
 mod corpus;
 #[cfg(test)]
+mod document;
+#[cfg(test)]
 mod edge;
 #[cfg(test)]
 mod event_stream;
@@ -22,8 +24,6 @@ mod live;
 mod managed;
 #[cfg(test)]
 mod operation;
-#[cfg(test)]
-mod promised;
 #[cfg(test)]
 mod raw_tunnels;
 #[cfg(test)]

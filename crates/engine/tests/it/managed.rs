@@ -1,9 +1,8 @@
 //! A managed engine: updates of the platform take effect and survive its absence, and the engine
 //! reports events to the platform.
 
-mod closed;
+mod closed_tunnels;
 mod domains;
-mod following;
 mod isolation;
 mod reporting;
 mod reserved_ports;
@@ -11,6 +10,7 @@ mod revoked;
 mod servers;
 mod tokens;
 mod unknown_names;
+mod updates;
 
 use client::{Agent, Properties, Target};
 use testing::{FakePlatform, RawVisitor, ReceivedResponse, TestEngine, TestTunnel, Upstream};

@@ -28,7 +28,7 @@ use tokio_util::task::TaskTracker;
 use types::client::Client;
 use types::tunnel::TunnelProperties;
 
-use crate::promised::compare;
+use crate::document::compare;
 
 pub(crate) const SECRET: &str = "a secret of thirty-two bytes or more";
 pub(crate) const READ: &str = "tunnels.resources.read-only";

@@ -4,7 +4,7 @@ mod address;
 mod dial;
 mod events;
 mod explain;
-mod failed;
+mod failed_requests;
 mod forward;
 mod https_services;
 mod inspect_tls;

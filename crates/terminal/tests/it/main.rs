@@ -6,6 +6,8 @@ mod ends;
 #[cfg(test)]
 mod interceptor;
 #[cfg(test)]
+mod invalid_messages;
+#[cfg(test)]
 mod published;
 #[cfg(test)]
 mod resume;
@@ -13,5 +15,3 @@ mod resume;
 mod sealed;
 #[cfg(test)]
 mod web;
-#[cfg(test)]
-mod wrong;

@@ -1,7 +1,7 @@
-mod anything;
 mod attach;
 mod control;
 mod ending;
+mod random_operations;
 mod withdrawal;
 
 use bytes::Bytes;

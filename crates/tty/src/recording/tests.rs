@@ -1,4 +1,4 @@
-mod withheld;
+mod without_content;
 
 use proptest::prelude::*;
 

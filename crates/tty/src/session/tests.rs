@@ -1,5 +1,5 @@
-mod back;
 mod pair;
+mod resume;
 
 use std::time::Instant;
 

@@ -8,11 +8,11 @@ mod corpus;
 #[path = "../fuzz_targets/mod.rs"]
 mod fuzz_targets;
 #[cfg(test)]
-mod invented;
+mod random_packets;
 #[cfg(test)]
 #[path = "../../../../fuzz/replay.rs"]
 mod replay;
 #[cfg(test)]
-mod serving;
+mod sockets;
 #[cfg(test)]
 mod streams;

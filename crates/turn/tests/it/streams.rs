@@ -14,7 +14,7 @@ use turn_types::message::{
 };
 
 use crate::client::Client;
-use crate::serving::{Relay, relayed};
+use crate::sockets::{Relay, relayed};
 
 /// Time limit for immediate events on a busy machine.
 const WAIT_LIMIT: Duration = Duration::from_mins(1);

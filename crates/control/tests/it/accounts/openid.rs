@@ -2,12 +2,12 @@
 
 mod groups;
 mod hostile;
-mod linked;
+mod links;
 mod logout;
+mod oidc_provider;
 mod provider;
-mod real;
-mod real_kinds;
-mod trusted;
+mod provider_kinds;
+mod unconfirmed_addresses;
 
 use http::StatusCode;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 //! The schemas of responses and of query parameters, compared with the server (CP-7). Every other
-//! test compares its responses, too: `support::promised`.
+//! test compares its responses, too: `support::document`.
 
 use api::control::{Access, Method, Operation, Shape, operations, webtty_servers};
 use conformance::OptionalMembers;

@@ -4,9 +4,9 @@
 
 mod clock;
 mod creation;
-mod full;
-mod gone;
-mod killed;
+mod database_restart;
+mod full_database;
+mod killed_processes;
 mod read_only;
 mod slow;
 

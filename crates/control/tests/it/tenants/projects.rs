@@ -5,7 +5,7 @@ mod change;
 mod create;
 mod engine;
 mod faults;
-mod moved;
+mod moves;
 mod plan_change;
 mod read;
 

@@ -10,13 +10,13 @@ use wire::message::{
 };
 use wire::{Error, ErrorCode, Kind};
 
-use crate::agent::wired;
-use crate::agent::wired::{PlainAgent, Wire};
+use crate::agent::raw_messages;
+use crate::agent::raw_messages::{PlainAgent, Wire};
 
 /// An agent with a tunnel that visitors can reach.
 async fn agent(engine: &TestEngine) -> PlainAgent {
     let mut agent = PlainAgent::connect(engine).await;
-    agent.open(wired::http("web")).await.unwrap();
+    agent.open(raw_messages::http("web")).await.unwrap();
     agent
 }
 
@@ -46,7 +46,7 @@ async fn unknown_kinds_and_fields_are_ignored() {
         message: "an engine's to send".to_owned(),
     });
     agent.channel.send(message).await;
-    agent.open(wired::http("web")).await.unwrap();
+    agent.open(raw_messages::http("web")).await.unwrap();
 }
 
 fn frame(len: u32, payload: &[u8]) -> Vec<u8> {
@@ -109,7 +109,7 @@ async fn refusal(connection: Wire) -> Error {
 #[tokio::test]
 async fn en_7_a_hello_is_checked_by_version_and_token() {
     let engine = TestEngine::start().await;
-    let good = || wired::details(&engine, json!({}));
+    let good = || raw_messages::details(&engine, json!({}));
     let version = |version: Option<&str>| ClientDetails {
         protocol_version: version.map(Into::into),
         ..good()
@@ -184,7 +184,7 @@ async fn en_7_a_hello_is_checked_by_version_and_token() {
     // An agent whose token may not open tunnels may connect, and is refused the tunnel.
     let weak: Value = json!({"permissions": ["tunnels.resources.read-only"]});
     let mut weak = PlainAgent::connect_as(&engine, weak).await;
-    let refused = weak.open(wired::http("web")).await.unwrap_err();
+    let refused = weak.open(raw_messages::http("web")).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorCode::Unauthorized);
     assert!(refused.text().contains("tunnels.tunnels.create-delete"));
 }
@@ -196,7 +196,7 @@ async fn heartbeats_are_negotiated_and_acknowledged() {
     let engine = TestEngine::start().await;
     for (interval, timeout) in [(100, 10_000), (5_000, 15_000), (300_000, 900_000)] {
         let mut channel = Wire::connect(&engine).await;
-        let details = wired::details(&engine, json!({}));
+        let details = raw_messages::details(&engine, json!({}));
         let ok = channel.hello(Some(details), Some(interval)).await.unwrap();
         let liveness = ok.liveness.unwrap();
         let agreed = (
@@ -219,7 +219,7 @@ async fn heartbeats_are_negotiated_and_acknowledged() {
     }
     for interval in [1, 99, 300_001] {
         let mut channel = Wire::connect(&engine).await;
-        let details = wired::details(&engine, json!({}));
+        let details = raw_messages::details(&engine, json!({}));
         let refused = channel.hello(Some(details), Some(interval)).await;
         assert_eq!(refused.unwrap_err().kind(), ErrorCode::InvalidRequest);
     }
@@ -228,7 +228,7 @@ async fn heartbeats_are_negotiated_and_acknowledged() {
     old.channel
         .send(Kind::Heartbeat(Heartbeat::default()))
         .await;
-    old.open(wired::http("web")).await.unwrap();
+    old.open(raw_messages::http("web")).await.unwrap();
 }
 
 /// A silent agent gets no more visitors after the negotiated time, whatever the state of its
@@ -238,7 +238,7 @@ async fn a_silent_agent_goes_offline() {
     let engine = TestEngine::start().await;
     let channel = Wire::connect(&engine).await;
     let mut agent = PlainAgent::over(channel, &engine, json!({}), Some(100)).await;
-    agent.open(wired::http("web")).await.unwrap();
+    agent.open(raw_messages::http("web")).await.unwrap();
     let started_at = Instant::now();
     let messages = agent.channel.rest().await;
     let lasted = started_at.elapsed();

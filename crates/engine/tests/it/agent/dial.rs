@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use wire::ErrorCode;
 use wire::message::{BoolValue, StreamReq};
 
-use crate::agent::wired;
+use crate::agent::raw_messages;
 use crate::support::{CREATE, READ, STREAMS};
 
 async fn echo<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, bytes: &[u8]) -> Vec<u8> {
@@ -144,7 +144,7 @@ async fn en_7_dialling_needs_permission_boundary_and_project() {
         (json!({"exp": 1}), false),
     ] {
         let before = upstream.accepted();
-        match wired::dial(&engine, claims.clone(), "db").await {
+        match raw_messages::dial(&engine, claims.clone(), "db").await {
             Ok((stream, _)) => {
                 assert!(allowed, "{claims}");
                 assert_eq!(echo(stream, b"ping").await, b"ping");
@@ -181,7 +181,9 @@ async fn a_target_that_cannot_be_dialled_is_not_found() {
         "tun_01h455vb4pex5vsknk084sn02q",
         "DB",
     ] {
-        let refused = wired::dial(&engine, json!({}), key).await.unwrap_err();
+        let refused = raw_messages::dial(&engine, json!({}), key)
+            .await
+            .unwrap_err();
         assert_eq!(refused.kind(), ErrorCode::TunnelNotFound, "{key}");
     }
     let refused = engine.agent().await.dial("db").await.unwrap_err();
@@ -219,9 +221,9 @@ async fn a_refused_dial_that_did_not_wait_is_closed_without_bytes() {
 #[tokio::test]
 async fn en_11_a_datagram_channel_is_not_available() {
     let engine = TestEngine::start().await;
-    let mut connection = wired::Wire::connect(&engine).await;
+    let mut connection = raw_messages::Wire::connect(&engine).await;
     let request = StreamReq {
-        client_details: Some(wired::details(&engine, json!({}))),
+        client_details: Some(raw_messages::details(&engine, json!({}))),
         tunnel_id_name: "db".to_owned(),
         zero_rtt: None,
         datagram_channel: Some(BoolValue { value: true }),

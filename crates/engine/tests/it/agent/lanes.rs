@@ -21,7 +21,7 @@ use wire::lane::{DOWN_LIMIT, FrameType, MAX_DATA, UP_LIMIT, encode_data, encode_
 use wire::message::{ClientDetails, OpenTunnelReq, ProxyReq, TunnelOutcome};
 use wire::pool::{Side, StreamOpen};
 
-use crate::agent::wired::{Wire, details, http};
+use crate::agent::raw_messages::{Wire, details, http};
 
 type Io = TlsStream<TcpStream>;
 

@@ -8,14 +8,14 @@ use tokio_rustls::client::TlsStream;
 use wire::message::{ProxyConnReq, ProxyConnRsp, ProxyReq, TunnelProperties};
 use wire::{Error, ErrorCode, Kind};
 
-use crate::agent::wired;
-use crate::agent::wired::{PlainAgent, Wire};
+use crate::agent::raw_messages;
+use crate::agent::raw_messages::{PlainAgent, Wire};
 
 const HOST: &str = "web.t.engine.localhost";
 
 async fn agent(engine: &TestEngine) -> PlainAgent {
     let mut agent = PlainAgent::connect(engine).await;
-    agent.open(wired::http("web")).await.unwrap();
+    agent.open(raw_messages::http("web")).await.unwrap();
     agent
 }
 
@@ -66,7 +66,7 @@ async fn a_visitor_gets_a_connection_with_and_without_waiting() {
         );
         let source = request.source_ip.clone().unwrap().to_ip();
         assert_eq!(source, Some("127.0.0.1".parse().unwrap()));
-        let brought = wired::bring(&engine, &request.stream_id, secret(&request), zero_rtt);
+        let brought = raw_messages::bring(&engine, &request.stream_id, secret(&request), zero_rtt);
         let mut stream = brought.await.unwrap().into_stream();
         assert!(head(&mut stream).await.starts_with("GET /a?b HTTP/1.1\r\n"));
         answer(&mut stream, "brought").await;
@@ -92,21 +92,25 @@ async fn a_secret_is_valid_once_and_for_its_stream() {
         ("000000000000000000000000", right),
         ("not a stream", right),
     ] {
-        let refused = wired::bring(&engine, id, secret, false).await;
+        let refused = raw_messages::bring(&engine, id, secret, false).await;
         let error = refused.err().expect("refused");
         assert_eq!(error.kind(), ErrorCode::InvalidStream);
         // Without waiting, a refusal closes the connection.
-        let brought = wired::bring(&engine, id, secret, true).await.unwrap();
+        let brought = raw_messages::bring(&engine, id, secret, true)
+            .await
+            .unwrap();
         let mut stream = brought.into_stream();
         let mut bytes = Vec::new();
         let ended = within("close", stream.read_to_end(&mut bytes)).await;
         assert!(ended.is_err() && bytes.is_empty(), "no request for it");
     }
     // A wrong secret takes nothing from the agent with the right one.
-    let brought = wired::bring(&engine, id, right, false).await.unwrap();
+    let brought = raw_messages::bring(&engine, id, right, false)
+        .await
+        .unwrap();
     let mut stream = brought.into_stream();
     head(&mut stream).await;
-    let refused = wired::bring(&engine, id, right, false).await;
+    let refused = raw_messages::bring(&engine, id, right, false).await;
     let error = refused.err().expect("refused");
     assert_eq!(error.kind(), ErrorCode::InvalidStream, "it is used up");
     answer(&mut stream, "right").await;
@@ -130,7 +134,7 @@ async fn a_visitor_that_the_agent_refuses_gets_service_unreachable() {
     };
     other.channel.send(refusal("not mine")).await;
     // Messages are answered in order, so the engine has read the earlier ones.
-    other.open(wired::http("other")).await.unwrap();
+    other.open(raw_messages::http("other")).await.unwrap();
     assert!(!visitor.is_finished());
     agent
         .channel
@@ -143,7 +147,7 @@ async fn a_visitor_that_the_agent_refuses_gets_service_unreachable() {
         !answer.text().contains("inside"),
         "the agent's text is for the log"
     );
-    let late = wired::bring(&engine, &request.stream_id, secret(&request), false).await;
+    let late = raw_messages::bring(&engine, &request.stream_id, secret(&request), false).await;
     assert_eq!(
         late.err().expect("refused").kind(),
         ErrorCode::InvalidStream
@@ -157,7 +161,7 @@ async fn http_streams_are_kept_alive_and_reused() {
     let mut visitor = engine.visitor().http1(HOST).await;
     visitor.request("GET", "/1", HOST, "").await;
     let request = agent.next_stream_request().await;
-    let brought = wired::bring(&engine, &request.stream_id, secret(&request), true).await;
+    let brought = raw_messages::bring(&engine, &request.stream_id, secret(&request), true).await;
     let mut stream = brought.unwrap().into_stream();
     for number in 1..=3 {
         if number > 1 {
@@ -171,7 +175,7 @@ async fn http_streams_are_kept_alive_and_reused() {
         assert_eq!(visitor.answer().await.text(), number.to_string());
     }
     // Nothing was requested meanwhile: the next message is the answer to this one.
-    agent.open(wired::http("other")).await.unwrap();
+    agent.open(raw_messages::http("other")).await.unwrap();
 }
 
 /// The published clients close their channel when more connections are requested than they queue.
@@ -202,11 +206,11 @@ async fn at_most_64_connections_are_requested_at_a_time() {
     let mut streams = Vec::new();
     for number in ProxyConnReq::MAX_PENDING..VISITORS {
         // All dialling clients have connected by now. A surplus request would be read here instead.
-        let other = agent.open(wired::http(&format!("w{number}"))).await;
+        let other = agent.open(raw_messages::http(&format!("w{number}"))).await;
         assert!(other.is_ok(), "requested more than allowed");
         let request = next.next().unwrap();
         if number % 2 == 0 {
-            let brought = wired::bring(&engine, &request.stream_id, secret(&request), false);
+            let brought = raw_messages::bring(&engine, &request.stream_id, secret(&request), false);
             streams.push(brought.await.unwrap());
         } else {
             let refusal = ProxyConnRsp {
@@ -226,7 +230,7 @@ async fn an_unsolicited_data_connection_is_refused() {
     let mut connection = Wire::connect(&engine).await;
     // Without a stream it is the hello of a standing connection, whose secret it does not have.
     let request = ProxyReq {
-        client_details: Some(wired::details(&engine, json!({}))),
+        client_details: Some(raw_messages::details(&engine, json!({}))),
         ..ProxyReq::default()
     };
     connection.send(Kind::ProxyReq(request)).await;

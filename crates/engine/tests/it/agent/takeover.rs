@@ -21,8 +21,8 @@ use tokio::sync::{Notify, mpsc};
 use wire::message::{CloseTunnelReq, CloseTunnelRsp, ServerMessage, TunnelProperties};
 use wire::{ErrorCode, Kind};
 
-use crate::agent::wired;
-use crate::agent::wired::{PlainAgent, Wire};
+use crate::agent::raw_messages;
+use crate::agent::raw_messages::{PlainAgent, Wire};
 use crate::relay::Relay;
 
 async fn list(engine: &TestEngine, what: &str) -> Vec<Value> {
@@ -95,9 +95,9 @@ fn id(tunnel: &TunnelProperties) -> String {
 async fn an_agent_of_the_same_identity_may_take_over_a_name() {
     let engine = TestEngine::start().await;
     let held: [fn(&str) -> TunnelProperties; 3] =
-        [by_name, wired::http, |label| TunnelProperties {
+        [by_name, raw_messages::http, |label| TunnelProperties {
             hostname: Some(format!("{label}.t.engine.localhost").into()),
-            ..wired::http(label)
+            ..raw_messages::http(label)
         }];
     for (number, held) in held.into_iter().enumerate() {
         let key = format!("key-{number}");
@@ -153,10 +153,10 @@ async fn a_name_and_a_hostname_are_taken_together_or_not_at_all() {
     let mut mine = PlainAgent::connect(&engine).await;
     let mut other = PlainAgent::connect_as(&engine, json!({"userId": "usr_other"})).await;
     let named = mine.open(by_name("both")).await.unwrap();
-    other.open(wired::http("both")).await.unwrap();
+    other.open(raw_messages::http("both")).await.unwrap();
     let both = || TunnelProperties {
         name: Some("both".into()),
-        ..wired::http("both")
+        ..raw_messages::http("both")
     };
     let mut taker = PlainAgent::connect(&engine).await;
     let refused = taker.open(both()).await.unwrap_err();
@@ -169,7 +169,7 @@ async fn a_name_and_a_hostname_are_taken_together_or_not_at_all() {
     let mut hostname = PlainAgent::connect(&engine).await;
     let taken = within("the name of who left", async {
         loop {
-            if let Ok(taken) = hostname.open(wired::http("both")).await {
+            if let Ok(taken) = hostname.open(raw_messages::http("both")).await {
                 return taken;
             }
         }
@@ -200,7 +200,7 @@ async fn a_takeover_does_not_wait_for_an_agent_that_is_frozen() {
     let relay = Relay::start(&engine).await;
     let connecting = Wire::connect_through(&engine, relay.addr());
     let mut old = PlainAgent::over(connecting.await, &engine, json!({}), None).await;
-    old.open(wired::http("web")).await.unwrap();
+    old.open(raw_messages::http("web")).await.unwrap();
     relay.freeze(1);
     let service = named_service("new").await;
     let requested = Properties::http().hostname("web");
@@ -384,9 +384,9 @@ async fn en_9_streams_of_plain_agents_outlive_their_channel() {
     let bringing = async {
         let request = agent.next_stream_request().await;
         let secret = request.secret.unwrap().value;
-        wired::bring(&engine, &request.stream_id, &secret, true).await
+        raw_messages::bring(&engine, &request.stream_id, &secret, true).await
     };
-    let dialling = wired::dial(&engine, json!({}), "db");
+    let dialling = raw_messages::dial(&engine, json!({}), "db");
     let (dialled, brought) = tokio::join!(dialling, bringing);
     let (mut dialler, _) = dialled.unwrap();
     let mut service = brought.unwrap().into_stream();
@@ -402,7 +402,9 @@ async fn en_9_streams_of_plain_agents_outlive_their_channel() {
         bytes
     };
     assert_eq!(&within("echo", exchanging).await, b"still");
-    let refused = wired::dial(&engine, json!({}), "db").await.unwrap_err();
+    let refused = raw_messages::dial(&engine, json!({}), "db")
+        .await
+        .unwrap_err();
     assert_eq!(refused.kind(), ErrorCode::TunnelNotFound);
 }
 

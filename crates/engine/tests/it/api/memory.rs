@@ -12,8 +12,8 @@ use tokio_util::task::AbortOnDropHandle;
 use types::permission::Permission;
 use wire::message::TunnelProperties;
 
-use crate::agent::wired;
-use crate::agent::wired::PlainAgent;
+use crate::agent::raw_messages;
+use crate::agent::raw_messages::PlainAgent;
 
 /// The smallest configurable budget is 8 MiB. A list of these tunnels takes more than half a MiB.
 const TUNNELS: usize = 10;
@@ -26,7 +26,7 @@ async fn inhabit(engine: &TestEngine) -> PlainAgent {
     for number in 0..TUNNELS {
         let properties = TunnelProperties {
             labels: labels.clone().into_iter().collect(),
-            ..wired::http(&format!("web{number}"))
+            ..raw_messages::http(&format!("web{number}"))
         };
         agent.open(properties).await.unwrap();
     }

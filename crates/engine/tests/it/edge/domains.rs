@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use wire::ErrorCode;
 
-use crate::agent::wired::{self, PlainAgent, Wire};
+use crate::agent::raw_messages::{self, PlainAgent, Wire};
 
 const APP: &str = "app.example.com";
 
@@ -207,7 +207,7 @@ async fn en_11_a_name_that_is_no_domain_of_the_engine_is_refused() {
         ("www.app.example.com", "`domains`"),
         ("web.engine.localhost", "single label"),
     ] {
-        let refused = agent.open(wired::http(name)).await.unwrap_err();
+        let refused = agent.open(raw_messages::http(name)).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorCode::FeatureNotAvailable, "{name}");
         let text = refused.to_string();
         assert!(text.contains(next_step) && text.contains(name), "{text}");
@@ -224,11 +224,16 @@ async fn a_name_of_another_server_below_a_wildcard_is_refused() {
     let clock = Arc::new(SystemClock);
     let engine = TestEngine::start_at(&sections(files.path()), &variables, clock).await;
     let mut agent = PlainAgent::connect(&engine).await;
-    let refused = agent.open(wired::http("Routed.wild.example.com")).await;
+    let refused = agent
+        .open(raw_messages::http("Routed.wild.example.com"))
+        .await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.kind(), ErrorCode::FeatureNotAvailable);
     assert!(refused.to_string().contains("`tls.routes`"), "{refused}");
-    agent.open(wired::http("a.wild.example.com")).await.unwrap();
+    agent
+        .open(raw_messages::http("a.wild.example.com"))
+        .await
+        .unwrap();
 }
 
 /// A domain has one holder, as a label has.
@@ -238,19 +243,19 @@ async fn only_the_same_identity_may_take_over_a_domain() {
     let engine = &site.engine;
     for name in [APP, "c.wild.example.com"] {
         let mut holder = PlainAgent::connect(engine).await;
-        let first = holder.open(wired::http(name)).await.unwrap();
+        let first = holder.open(raw_messages::http(name)).await.unwrap();
         assert_eq!(first.hostname.unwrap().value, name);
-        let again = holder.open(wired::http(name)).await.unwrap_err();
+        let again = holder.open(raw_messages::http(name)).await.unwrap_err();
         assert_eq!(again.kind(), ErrorCode::InvalidRequest, "the same channel");
         let other = json!({"userId": "usr_other"});
         let mut other = PlainAgent::connect_as(engine, other).await;
-        let refused = other.open(wired::http(name)).await.unwrap_err();
+        let refused = other.open(raw_messages::http(name)).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorCode::InvalidRequest, "{refused}");
         let upper = name.to_uppercase();
-        let refused = other.open(wired::http(&upper)).await.unwrap_err();
+        let refused = other.open(raw_messages::http(&upper)).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorCode::InvalidRequest, "{refused}");
         let mut second = PlainAgent::connect(engine).await;
-        let taken = second.open(wired::http(&upper)).await.unwrap();
+        let taken = second.open(raw_messages::http(&upper)).await.unwrap();
         assert_eq!(taken.hostname.unwrap().value, name);
     }
 }
@@ -263,8 +268,8 @@ async fn the_boundary_of_a_token_may_name_a_domain() {
     let boundary = json!({"projects": ["default"], "scopes": {"tunnels": create}});
     let claims = json!({"resources": {"tunnels": boundary}});
     let mut agent = PlainAgent::connect_as(&site.engine, claims).await;
-    agent.open(wired::http(APP)).await.unwrap();
-    let refused = agent.open(wired::http("other.example.com")).await;
+    agent.open(raw_messages::http(APP)).await.unwrap();
+    let refused = agent.open(raw_messages::http("other.example.com")).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorCode::Unauthorized);
 }
 

@@ -16,7 +16,7 @@ use wire::Kind;
 use wire::message::{ClientDetails, Heartbeat};
 
 use super::{A, TwoProjects, get, host, publish, visit};
-use crate::agent::wired::Wire;
+use crate::agent::raw_messages::Wire;
 
 fn stream(record: &Record) -> Option<StreamRecord> {
     match record {

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::agent::wired;
+use crate::agent::raw_messages;
 use crate::support::{READ, STREAMS};
 
 const TRACE: &str = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
@@ -157,7 +157,7 @@ async fn each_dial_leaves_one_record_with_the_rule_that_decided() {
     let tunnel = engine
         .publish_as(Properties::private("db"), service.addr())
         .await;
-    let (mut stream, _) = wired::dial(&engine, json!({}), "db").await.unwrap();
+    let (mut stream, _) = raw_messages::dial(&engine, json!({}), "db").await.unwrap();
     let exchange = async {
         stream.write_all(b"abc").await.unwrap();
         stream.shutdown().await.unwrap();
@@ -171,7 +171,7 @@ async fn each_dial_leaves_one_record_with_the_rule_that_decided() {
         (json!({"resources": elsewhere}), "db"),
         (json!({"exp": 1}), "db"),
     ] {
-        wired::dial(&engine, claims, name).await.unwrap_err();
+        raw_messages::dial(&engine, claims, name).await.unwrap_err();
     }
     let tunnel_id = tunnel.online().tunnel_id.clone();
 

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use wire::Kind;
 use wire::message::{CloseTunnelReq, TunnelProperties};
 
-use crate::agent::wired::PlainAgent;
+use crate::agent::raw_messages::PlainAgent;
 use crate::relay::Relay;
 
 /// An engine with a range of this many ports.

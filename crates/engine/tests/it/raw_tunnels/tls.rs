@@ -15,8 +15,8 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use wire::ErrorCode;
 use wire::message::TunnelProperties;
 
-use crate::agent::wired;
-use crate::agent::wired::PlainAgent;
+use crate::agent::raw_messages;
+use crate::agent::raw_messages::PlainAgent;
 
 fn properties(label: &str) -> Properties {
     Properties::tls().hostname(label.to_owned())
@@ -178,7 +178,7 @@ async fn tls_ciphers_are_applied_or_refused() {
     let asked = |protocol: &str, ciphers: &[&str]| TunnelProperties {
         protocol: Some(protocol.into()),
         tls_ciphers: ciphers.iter().copied().map(String::from).collect(),
-        ..wired::http(protocol)
+        ..raw_messages::http(protocol)
     };
     for protocol in ["tls", "http"] {
         let host = format!("{protocol}.t.engine.localhost");

@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::http::Request;
 
 use super::link::{Duplex, Link, Person};
 use super::server::{Keys, Shell, TestServer};
-use crate::promised::compare;
+use crate::document::compare;
 
 /// Endpoint of the project.
 pub(crate) const A: &str = "aaaaaaaa";

@@ -5,7 +5,7 @@ use engine::webtty::Sessions;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::promised::compare;
+use crate::document::compare;
 use crate::support::{TestApi, auth, pat, token};
 
 const LOGS: &str = "webtty.logs.read-only";

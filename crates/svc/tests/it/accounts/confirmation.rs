@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::hosted::HostedPlatform;
 use crate::installed::up;
-use crate::local_platform::story::fingerprint;
+use crate::local_platform::long_sequence::fingerprint;
 use crate::program::Home;
 use crate::terminal::TerminalCommand;
 

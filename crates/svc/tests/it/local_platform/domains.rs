@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
-use super::story::create_project;
+use super::long_sequence::create_project;
 use crate::hosted::HostedPlatform;
 use crate::program::Home;
 

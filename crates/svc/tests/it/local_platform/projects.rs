@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::story::create_project;
+use super::long_sequence::create_project;
 use crate::hosted::HostedPlatform;
 use crate::installed::up;
 use crate::program::{Home, soon};

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use crate::hosted::HostedPlatform;
-use crate::local_platform::story::create_project;
+use crate::local_platform::long_sequence::create_project;
 use crate::program::{CommandOutput, Home};
 
 /// A platform with a selected project.

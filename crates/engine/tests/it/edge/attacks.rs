@@ -4,15 +4,15 @@
 
 mod agents;
 mod frames;
-mod herd;
 mod http1;
 mod http2;
 mod http2_idle;
+mod mass_reconnect;
 mod names;
 mod paths;
 mod queries;
 mod slow;
-mod stuck;
+mod stalled_peers;
 mod tokens;
 mod upstreams;
 

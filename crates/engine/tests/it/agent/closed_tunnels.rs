@@ -6,8 +6,8 @@ use testing::{RawVisitor, TestEngine, within};
 use wire::Kind;
 use wire::message::{CloseTunnelRsp, ServerMessage};
 
-use crate::agent::wired;
-use crate::agent::wired::PlainAgent;
+use crate::agent::raw_messages;
+use crate::agent::raw_messages::PlainAgent;
 use crate::relay::Relay;
 
 async fn call(engine: &TestEngine, method: &str, path: &str) -> RawVisitor {
@@ -37,7 +37,7 @@ async fn names(engine: &TestEngine) -> Vec<String> {
 async fn an_agent_is_notified_that_its_tunnel_is_closed_and_its_channel_stays() {
     let engine = TestEngine::start().await;
     let mut agent = PlainAgent::connect(&engine).await;
-    let opened = agent.open(wired::http("web")).await.unwrap();
+    let opened = agent.open(raw_messages::http("web")).await.unwrap();
     let tunnel_id = opened.id.unwrap().value;
     assert_eq!(close(&engine, &tunnel_id).await, 204);
     let host = "web.t.engine.localhost";
@@ -52,7 +52,7 @@ async fn an_agent_is_notified_that_its_tunnel_is_closed_and_its_channel_stays() 
         agent.channel.next().await,
         Some(Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }))
     );
-    agent.open(wired::http("web")).await.unwrap();
+    agent.open(raw_messages::http("web")).await.unwrap();
 }
 
 /// Our agent reports the reason and does not open the tunnel again, not even on its next channel,

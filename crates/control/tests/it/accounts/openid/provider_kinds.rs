@@ -6,7 +6,7 @@ use store::workspaces::Type;
 use store::{members, workspaces};
 use types::id::WorkspaceId;
 
-use super::real::{RealBrowser, RealPlatform, between, sign_in};
+use super::oidc_provider::{RealBrowser, RealPlatform, between, sign_in};
 
 /// The user that `/api/user` shows, or `Null` on another page.
 fn user(page: &str) -> Value {

@@ -10,9 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::Site;
-use crate::agent::wired;
-use crate::agent::wired::PlainAgent;
-use crate::edge::hard::frames::{
+use crate::agent::raw_messages;
+use crate::agent::raw_messages::PlainAgent;
+use crate::edge::attacks::frames::{
     ACK, CANCEL, Connection, END_HEADERS, END_STREAM, HEADERS, Outcome, PING, SETTINGS, block,
     frame, get,
 };
@@ -75,7 +75,7 @@ async fn silent_peers_are_disconnected() {
         // An agent that opens no stream, and a service that never completes a handshake.
         async {
             let mut idle = PlainAgent::connect(engine).await;
-            idle.open(wired::http("idle")).await.unwrap();
+            idle.open(raw_messages::http("idle")).await.unwrap();
             assert_times_out(engine, "idle.t.engine.localhost").await;
         },
         async {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use store::{revoked_tokens, sessions};
 
 use super::provider::Provider;
-use super::trusted::rule;
+use super::unconfirmed_addresses::rule;
 use super::{address, identities, sign_in, value, with_provider};
 use crate::support::{Answer, Browser, TestControl};
 

@@ -3,7 +3,7 @@
 use testing::{H2Visitor, TestEngine};
 
 use super::{Site, Table};
-use crate::edge::hard::frames::{
+use crate::edge::attacks::frames::{
     ACK, CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM,
     FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, Frame, HEADERS, Outcome, PING, PRIORITY, PROTOCOL_ERROR,
     PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, get,

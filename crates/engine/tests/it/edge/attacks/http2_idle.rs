@@ -3,10 +3,10 @@
 use testing::{Step, within};
 
 use super::Site;
-use crate::edge::hard::frames::{
+use crate::edge::attacks::frames::{
     ACK, Connection, DATA, END_STREAM, GOAWAY, NO_ERROR, Outcome, PING, frame,
 };
-use crate::edge::hard::http2::request;
+use crate::edge::attacks::http2::request;
 use crate::edge::interim::GatedService;
 
 /// A client that answers pings and sends no requests is disconnected, and so is one that never

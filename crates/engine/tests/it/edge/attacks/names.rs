@@ -11,8 +11,8 @@ use wire::ErrorCode;
 use wire::message::TunnelProperties;
 
 use super::{Site, Table};
-use crate::agent::wired;
-use crate::agent::wired::PlainAgent;
+use crate::agent::raw_messages;
+use crate::agent::raw_messages::PlainAgent;
 
 /// Hosts of a request on a connection whose handshake names the tunnel.
 #[tokio::test]
@@ -213,7 +213,7 @@ async fn no_agent_gets_a_name_that_is_not_one_label_below_the_tunnels() {
         "[::1]",
         &long,
     ] {
-        let refused = agent.open(wired::http(asked)).await;
+        let refused = agent.open(raw_messages::http(asked)).await;
         let code = refused
             .map(|opened| opened.hostname)
             .map_err(|error| error.kind());
@@ -225,7 +225,7 @@ async fn no_agent_gets_a_name_that_is_not_one_label_below_the_tunnels() {
     }
     table.assert_no_failures();
     // Another spelling of the same name is the same name.
-    let opened = agent.open(wired::http("web")).await.unwrap();
+    let opened = agent.open(raw_messages::http("web")).await.unwrap();
     assert_eq!(hostname(&opened), "web.t.engine.localhost");
     let other = serde_json::json!({"userId": "usr_other"});
     let mut other = PlainAgent::connect_as(&engine, other).await;
@@ -235,7 +235,7 @@ async fn no_agent_gets_a_name_that_is_not_one_label_below_the_tunnels() {
         "Web.T.Engine.Localhost",
         "web.t.engine.localhost.",
     ] {
-        let refused = other.open(wired::http(spelling)).await;
+        let refused = other.open(raw_messages::http(spelling)).await;
         assert!(refused.is_err(), "{spelling}: {refused:?}");
     }
 }
@@ -251,14 +251,14 @@ async fn a_name_that_two_agents_request_together_has_one_holder() {
     for round in 0..10 {
         let name = format!("web{round}");
         let mut gone = PlainAgent::connect(&engine).await;
-        gone.open(wired::http(&name)).await.unwrap();
+        gone.open(raw_messages::http(&name)).await.unwrap();
         let mut owner = PlainAgent::connect(&engine).await;
         let other = serde_json::json!({"userId": "usr_other"});
         let mut other = PlainAgent::connect_as(&engine, other).await;
         drop(gone);
         let (back, taken) = tokio::join!(
-            owner.open(wired::http(&name)),
-            other.open(wired::http(&name))
+            owner.open(raw_messages::http(&name)),
+            other.open(raw_messages::http(&name))
         );
         assert_ne!(back.is_ok(), taken.is_ok(), "{back:?}, {taken:?}");
         // The agent that holds the name gets the visitor.

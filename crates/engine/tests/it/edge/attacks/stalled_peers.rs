@@ -16,9 +16,9 @@ use wire::Kind;
 use wire::message::{ClientDetails, OpenTunnelReq, ProxyReq};
 
 use super::Site;
-use crate::agent::wired;
-use crate::agent::wired::{PlainAgent, Wire};
-use crate::edge::hard::frames::{
+use crate::agent::raw_messages;
+use crate::agent::raw_messages::{PlainAgent, Wire};
+use crate::edge::attacks::frames::{
     Connection, END_HEADERS, END_STREAM, HEADERS, PING, SETTINGS, WINDOW_UPDATE, block, frame, get,
 };
 
@@ -32,7 +32,7 @@ async fn inhabit(engine: &TestEngine) -> PlainAgent {
     for number in 0..TUNNELS {
         let properties = wire::message::TunnelProperties {
             labels: labels.clone().collect(),
-            ..wired::http(&format!("web{number}"))
+            ..raw_messages::http(&format!("web{number}"))
         };
         agent.open(properties).await.unwrap();
     }
@@ -188,12 +188,12 @@ fn u32_of(bytes: &[u8]) -> u32 {
 async fn a_connection_whose_agent_does_not_end_an_abandoned_stream_is_closed() {
     let engine = TestEngine::start().await;
     let mut channel = Wire::connect(&engine).await;
-    let mut details = wired::details(&engine, json!({}));
+    let mut details = raw_messages::details(&engine, json!({}));
     details.extensions = vec!["pool/1".to_owned()];
     channel.hello(Some(details), None).await.unwrap();
     let open = OpenTunnelReq {
         request_id: "1".to_owned(),
-        tunnel_properties: Some(wired::http("deaf")),
+        tunnel_properties: Some(raw_messages::http("deaf")),
     };
     channel.send(Kind::OpenTunnelReq(open)).await;
     let (mut standing, mut is_open) = (Vec::new(), false);

@@ -13,13 +13,13 @@ use wire::message::{
 use wire::{ErrorCode, Kind};
 
 use super::Site;
-use crate::agent::wired;
-use crate::agent::wired::{PlainAgent, Wire};
+use crate::agent::raw_messages;
+use crate::agent::raw_messages::{PlainAgent, Wire};
 use crate::relay::Relay;
 
 fn hello(engine: &TestEngine) -> Kind {
     Kind::OpenControlChannelReq(OpenControlChannelReq {
-        client_details: Some(wired::details(engine, serde_json::json!({}))),
+        client_details: Some(raw_messages::details(engine, serde_json::json!({}))),
         liveness: None,
     })
 }
@@ -29,7 +29,7 @@ fn hello(engine: &TestEngine) -> Kind {
 async fn a_message_out_of_order_ends_the_channel() {
     let site = Site::start().await;
     let engine = &site.engine;
-    let first = || wired::details(engine, serde_json::json!({}));
+    let first = || raw_messages::details(engine, serde_json::json!({}));
     for (case, kind) in [
         ("a second hello", hello(engine)),
         (
@@ -49,7 +49,7 @@ async fn a_message_out_of_order_ends_the_channel() {
         ),
     ] {
         let mut agent = PlainAgent::connect(engine).await;
-        agent.open(wired::http("web")).await.unwrap();
+        agent.open(raw_messages::http("web")).await.unwrap();
         agent.channel.send(kind).await;
         let messages = agent.channel.rest().await;
         assert!(
@@ -64,7 +64,7 @@ async fn a_message_out_of_order_ends_the_channel() {
             "a tunnel",
             Kind::OpenTunnelReq(OpenTunnelReq {
                 request_id: "1".to_owned(),
-                tunnel_properties: Some(wired::http("web")),
+                tunnel_properties: Some(raw_messages::http("web")),
             }),
         ),
     ] {
@@ -87,12 +87,12 @@ async fn an_agent_has_a_limit_of_tunnels() {
     let mut agent = PlainAgent::connect(&site.engine).await;
     for number in 0..3 {
         agent
-            .open(wired::http(&format!("w{number}")))
+            .open(raw_messages::http(&format!("w{number}")))
             .await
             .unwrap();
     }
     for number in 3..200 {
-        let refused = agent.open(wired::http(&format!("w{number}"))).await;
+        let refused = agent.open(raw_messages::http(&format!("w{number}"))).await;
         assert_eq!(refused.unwrap_err().kind(), ErrorCode::CapacityExhausted);
     }
     let id = site.tunnel.online().tunnel_id.clone();
@@ -138,7 +138,7 @@ async fn an_agent_with_endless_changes_is_slowed_down() {
     }
     let took = started_at.elapsed();
     assert!(took >= Duration::from_millis(2_900), "{took:?}");
-    agent.open(wired::http("web")).await.unwrap();
+    agent.open(raw_messages::http("web")).await.unwrap();
     site.check_untouched().await;
 }
 
@@ -159,28 +159,28 @@ async fn properties_have_limits() {
             "a long name",
             TunnelProperties {
                 name: Some(long.clone().into()),
-                ..wired::http("web")
+                ..raw_messages::http("web")
             },
         ),
         (
             "many labels",
             TunnelProperties {
                 labels: labels(1_000),
-                ..wired::http("web")
+                ..raw_messages::http("web")
             },
         ),
         (
             "a long label",
             TunnelProperties {
                 labels: [("k".to_owned(), long.clone())].into(),
-                ..wired::http("web")
+                ..raw_messages::http("web")
             },
         ),
         (
             "a protocol that is none",
             TunnelProperties {
                 protocol: Some("gopher".into()),
-                ..wired::http("web")
+                ..raw_messages::http("web")
             },
         ),
     ] {
@@ -188,11 +188,11 @@ async fn properties_have_limits() {
         let code = refused.map(drop).map_err(|error| error.kind());
         assert_eq!(code, Err(ErrorCode::InvalidRequest), "{case}");
     }
-    agent.open(wired::http("web")).await.unwrap();
+    agent.open(raw_messages::http("web")).await.unwrap();
     for (bytes, is_taken) in [(256, true), (257, false)] {
         let details = ClientDetails {
             agent: Some("x".repeat(bytes).into()),
-            ..wired::details(&site.engine, serde_json::json!({}))
+            ..raw_messages::details(&site.engine, serde_json::json!({}))
         };
         let mut channel = Wire::connect(&site.engine).await;
         let hello = channel.hello(Some(details), None).await;
@@ -209,7 +209,7 @@ async fn a_standing_connection_cannot_be_guessed_or_misused() {
     let site = Site::start().await;
     for secret in ["", "0", &"0".repeat(64), &"f".repeat(10_000)] {
         let mut connection = Wire::connect(&site.engine).await;
-        let mut details = wired::details(&site.engine, serde_json::json!({}));
+        let mut details = raw_messages::details(&site.engine, serde_json::json!({}));
         details.token = Some(secret.into());
         let request = ProxyReq {
             client_details: Some(details),
@@ -227,7 +227,7 @@ async fn a_standing_connection_cannot_be_guessed_or_misused() {
 async fn an_agent_that_never_reads_is_disconnected() {
     let site = Site::start().await;
     let mut agent = PlainAgent::connect(&site.engine).await;
-    agent.open(wired::http("deaf")).await.unwrap();
+    agent.open(raw_messages::http("deaf")).await.unwrap();
     let mut frame = Vec::new();
     let close = CloseTunnelReq {
         tunnel_id: "0".repeat(30_000),
@@ -267,7 +267,7 @@ async fn an_agent_that_never_reads_is_disconnected() {
 async fn an_agent_that_opens_no_streams_affects_only_its_own_visitors() {
     let site = Site::with("timeouts: {stream_request_seconds: 1}").await;
     let mut idle = PlainAgent::connect(&site.engine).await;
-    idle.open(wired::http("idle")).await.unwrap();
+    idle.open(raw_messages::http("idle")).await.unwrap();
     let host = "idle.t.engine.localhost";
     let mut visitor = site.engine.visitor().http1(host).await;
     visitor.request("GET", "/", host, "").await;
@@ -278,7 +278,7 @@ async fn an_agent_that_opens_no_streams_affects_only_its_own_visitors() {
     let answer = visitor.answer().await;
     assert_eq!(answer.status, 502);
     let secret = asked.secret.unwrap().value;
-    let late = wired::bring(&site.engine, &asked.stream_id, &secret, false).await;
+    let late = raw_messages::bring(&site.engine, &asked.stream_id, &secret, false).await;
     assert!(late.is_err());
     let service = Upstream::http1().await;
     let tunnel = site.engine.publish(service.addr()).await;
@@ -297,7 +297,7 @@ async fn a_visitor_during_a_takeover_is_served_by_the_new_holder() {
     for h2 in [false, true] {
         for guarded in [false, true] {
             let mut old = PlainAgent::connect(&site.engine).await;
-            old.open(wired::http("web")).await.unwrap();
+            old.open(raw_messages::http("web")).await.unwrap();
             let visitor = site.engine.visitor();
             let visit = tokio::spawn(async move {
                 if h2 {
@@ -310,7 +310,7 @@ async fn a_visitor_during_a_takeover_is_served_by_the_new_holder() {
             let mut new = PlainAgent::connect(&site.engine).await;
             let settings = TunnelProperties {
                 token_auth: guarded.then(|| true.into()),
-                ..wired::http("web")
+                ..raw_messages::http("web")
             };
             new.open(settings).await.unwrap();
             let refusal = ProxyConnRsp {
@@ -324,7 +324,7 @@ async fn a_visitor_during_a_takeover_is_served_by_the_new_holder() {
             }
             let asked = new.next_stream_request().await;
             let secret = asked.secret.unwrap().value;
-            let brought = wired::bring(&site.engine, &asked.stream_id, &secret, true).await;
+            let brought = raw_messages::bring(&site.engine, &asked.stream_id, &secret, true).await;
             let mut stream = brought.unwrap().into_stream();
             let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nnew";
             stream.write_all(answer).await.unwrap();
