@@ -1,6 +1,6 @@
 // The views of the dashboard during failures below them: the network of the browser, the engine, the
-// platform, and a suspension of the project. Each view says so in place, keeps its content and
-// recovers by itself; no page is loaded again.
+// platform, and a suspension of the project. Each view shows this in place, keeps its content and
+// recovers automatically; no page is loaded again.
 //
 // The script prints its steps, one line of JSON each, and the test performs them.
 

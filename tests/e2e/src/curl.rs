@@ -215,5 +215,5 @@ impl Drop for Download {
     }
 }
 
-/// No request takes this long. A test that waits in vain fails with curl's message.
+/// No request takes this long. A test that waits without a result fails with curl's message.
 const MAX_SECONDS: &str = "120";

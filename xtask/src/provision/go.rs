@@ -1,8 +1,8 @@
 //! Go, and three programs that are published as Go source: h2spec, a conformance checker of HTTP/2
-//! servers, Pebble, a certificate authority for tests, and lego, another client of such authorities.
-//! They need Go's module proxy. h2spec's test reports if it ran. The others are required: for a Go that
-//! is too old to download a newer one by itself, such as Debian 12's, this does it through the same
-//! proxy.
+//! servers, Pebble, a certificate authority for tests, and lego, another client of such
+//! authorities. They need Go's module proxy. h2spec's test reports if it ran. The others are
+//! required: for a Go that is too old to download a newer one automatically, such as Debian 12's,
+//! this does it through the same proxy.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

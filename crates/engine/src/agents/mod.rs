@@ -123,7 +123,8 @@ struct AgentInfo {
 pub(crate) enum Purpose {
     /// Sequential HTTP exchanges, which are mostly small: on a lane until one of them is large.
     Exchanges,
-    /// HTTP exchanges inside TLS: on a lane as [`Self::Bytes`], because they cannot be told apart.
+    /// HTTP exchanges inside TLS: on a lane as [`Self::Bytes`], because they cannot be
+    /// distinguished.
     TlsExchanges,
     /// Bytes of an unknown protocol: on a lane as well, which they leave earlier.
     Bytes,

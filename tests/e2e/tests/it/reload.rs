@@ -54,8 +54,8 @@ async fn no_request_fails_during_five_reloads() -> Result<()> {
     let visits = load.stop().await?;
     Visit::all_succeeded(&visits).with_context(|| svc.log())?;
     assert!(visits.len() >= 50, "{} requests", visits.len());
-    // Each replaced process finishes its requests and ends by itself. One that is killed resets
-    // them.
+    // Each replaced process finishes its requests and ends without a signal. One that is killed
+    // resets them.
     let log = svc.directory().join("engine.log");
     eventually("the ends of the replaced processes", || {
         Ok(fs::read_to_string(&log)?.matches(STOPPED).count() == 5)

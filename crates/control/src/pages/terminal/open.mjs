@@ -247,7 +247,7 @@ one("#hang-up").addEventListener("click", () =>
       if (room) await engine(path("sessions", room.session), { method: "DELETE" });
       else shell.send("heartbeat", { signal: SIGNAL.HUP });
     } catch (error) {
-      // It has ended by itself.
+      // It has ended without a request.
       if (!isEnding) return;
       isEnding = false;
       say("The session has not ended.");

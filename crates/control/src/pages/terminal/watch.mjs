@@ -271,7 +271,7 @@ terminate.addEventListener("click", () =>
     try {
       await engine(path("sessions", page.subject), { method: "DELETE" });
     } catch (error) {
-      // It has ended by itself.
+      // It has ended without a request.
       if (!isEnding) return;
       isEnding = false;
       say("The session has not ended.");

@@ -96,7 +96,7 @@ async fn pass_and_count(
     to.shutdown().await.ok();
 }
 
-/// A service that closes its idle connections when the test says so, and reports the ids of the
+/// A service that closes its idle connections when the test requests it, and reports the ids of the
 /// requests that it receives.
 struct ClosingService {
     upstream: Upstream,

@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result};
 use e2e::{Peer, Platform};
 use serde_json::json;
 
-/// WT-2: an owner shares a tunnel, issues, rotates and revokes a credential, invites a
-/// member, filters and exports the audit log, finds what a terminal showed in its recording, changes
+/// WT-2: an owner shares a tunnel, issues, rotates and revokes a credential, invites a member,
+/// filters and exports the audit log, finds what a terminal showed in its recording, changes
 /// settings and the plan. A viewer sees the same pages without actions, and is refused if they are
 /// forced.
 #[test]
@@ -19,7 +19,7 @@ fn an_owner_does_the_main_action_of_each_page_and_a_viewer_none() -> Result<()> 
     let spawns = ["--execution-mode", "spawn"];
     let server = ["webtty", "server", "--server-id", id];
     let _server = platform.agent(&[&server[..], &spawns].concat())?;
-    // The command ends by itself, and its session with it.
+    // The command ends without a signal, and its session with it.
     let echo = ["-I", "--", "/bin/echo", "needle-42"];
     platform.svc(&[&["webtty", "client", "build"], &echo[..]].concat())?;
     let given = json!({"workspace": platform.ready()["workspace_id"]});

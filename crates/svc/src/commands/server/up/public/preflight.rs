@@ -83,7 +83,7 @@ fn outcome((ports, records): (usize, usize), is_issued: bool, is_waiting: bool) 
         // A failure of name servers must not prevent the restart of a server.
         (0, _) if is_issued => CheckOutcome::Warn,
         (0, _) if is_waiting => CheckOutcome::Wait,
-        // Another program does not leave a port by itself.
+        // Another program does not leave a port automatically.
         _ => CheckOutcome::Fail,
     }
 }
