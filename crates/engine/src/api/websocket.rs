@@ -75,7 +75,9 @@ async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, 
             message = socket.recv() => match message {
                 Some(Ok(Message::Close(_))) => SocketEvent::Closed,
                 Some(Ok(_)) => SocketEvent::Received,
-                Some(Err(error)) => violation(error).map_or(SocketEvent::Disconnected, SocketEvent::Violation),
+                Some(Err(error)) => {
+                    violation(error).map_or(SocketEvent::Disconnected, SocketEvent::Violation)
+                }
                 None => SocketEvent::Disconnected,
             },
             next = watch.next() => match next {
