@@ -3,6 +3,7 @@
 
 mod resume;
 mod signals;
+mod terminal_size;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use tty::session::{self, Command, Exit, REPLAY, Start};
 use tty::size::Size;
 
 use self::signals::host_signal;
+use self::terminal_size::TerminalSize;
 use super::carrier::{Carrier, CarrierError};
 use super::registry::RegistryEntry;
 use super::sealing::{EncryptionState, OpenedMessage};
@@ -61,9 +63,7 @@ pub(crate) struct Session {
     outputs: Vec<Output>,
     exited: bool,
     buffer: Vec<u8>,
-    size: Size,
-    /// Time at which the terminal gets its real size again, after a forced redraw.
-    restore_size_at: Option<Instant>,
+    size: TerminalSize,
     secret: bool,
     /// Time of the next check for hidden input, and the following interval.
     next_check: Option<(Instant, Duration)>,
@@ -127,8 +127,7 @@ impl Session {
             outputs: Vec::new(),
             exited: false,
             buffer: Vec::new(),
-            size: Size::DEFAULT,
-            restore_size_at: None,
+            size: TerminalSize::new(Size::DEFAULT),
             secret: false,
             next_check: None,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -167,7 +166,7 @@ impl Session {
     /// Waits for the next event, and meanwhile sends and writes queued data.
     async fn next_event(&mut self) -> SessionEvent {
         let mut deadline = self.machine.deadline();
-        let looks = [self.next_check.map(|(at, _)| at), self.restore_size_at];
+        let looks = [self.next_check.map(|(at, _)| at), self.size.deadline()];
         for at in looks.into_iter().flatten() {
             deadline = Some(deadline.map_or(at, |deadline| deadline.min(at)));
         }
@@ -376,9 +375,8 @@ impl Session {
         if !self.reads_messages() {
             self.machine.on_read_paused(now);
         }
-        if self.restore_size_at.is_some_and(|at| at <= now) {
-            self.restore_size_at = None;
-            self.resize(self.size);
+        if let Some(size) = self.size.restore(now) {
+            self.resize(size);
         }
         if let Some((at, wait)) = self.next_check
             && at <= now
@@ -402,9 +400,9 @@ impl Session {
                 }
                 Command::EndInput => self.input_ends = true,
                 Command::Resize(size) => {
-                    self.size = size;
-                    self.restore_size_at = None;
-                    self.resize(size);
+                    if let Some(size) = self.size.request(size) {
+                        self.resize(size);
+                    }
                 }
                 Command::Signal(signal) => {
                     if let (Some(process), Some(signal)) = (&self.process, host_signal(signal)) {
@@ -413,7 +411,10 @@ impl Session {
                 }
                 Command::HoldOutput => self.is_output_paused = true,
                 Command::ReadOutput => self.is_output_paused = false,
-                Command::Redraw => self.redraw(now),
+                Command::Redraw => {
+                    let other = self.size.redraw(now);
+                    self.resize(other);
+                }
                 Command::Disconnect => self.hang_up(now),
                 Command::Release => return AfterEvent::End,
             }
@@ -431,7 +432,7 @@ impl Session {
             return;
         };
         if let Some(size) = start.terminal {
-            self.size = size;
+            self.size = TerminalSize::new(size);
         }
         // Account lookups may use a directory in the network, and a fork takes time.
         let shared = Arc::clone(&self.shared);
@@ -521,16 +522,6 @@ impl Session {
         }
     }
 
-    /// Makes a program redraw its screen: the terminal gets another size for a moment.
-    fn redraw(&mut self, now: Instant) {
-        let other = Size {
-            rows: self.size.rows.saturating_sub(1).max(1),
-            cols: self.size.cols.saturating_add(1),
-        };
-        self.resize(other);
-        self.restore_size_at = Some(now + REDRAW_TIME);
-    }
-
     /// Schedules checks for hidden input, now and several times soon. Programs write a prompt and
     /// then hide input, or in the reverse order.
     fn schedule_checks(&mut self, now: Instant) {
@@ -585,9 +576,6 @@ const READ_BUFFER: usize = 64 * 1024;
 /// Maximum of queued input for a command that does not read, in addition to one message: several
 /// times the capacity of a pipe and a terminal.
 const MAX_INPUT: usize = 256 * 1024;
-
-/// Duration of the temporary size, so that a program notices the change.
-const REDRAW_TIME: Duration = Duration::from_millis(50);
 
 /// Intervals of checks for hidden input, after output or input: the first one, which is then
 /// multiplied by four each time, and the last one.

@@ -2,6 +2,9 @@
 
 use std::io;
 
+#[cfg(unix)]
+use daemon::signals::{Signal, Signals};
+
 /// Signals that end a program, by number.
 pub(super) struct EndSignals {
     #[cfg(unix)]
@@ -58,26 +61,32 @@ impl EndSignals {
 }
 
 /// Size changes of the terminal.
+///
+/// A program that is stopped gets no SIGWINCH, because another job is then in the foreground. It
+/// may therefore find another size when it continues.
 pub(super) struct ResizeEvents {
     #[cfg(unix)]
-    signal: tokio::signal::unix::Signal,
+    resized: Signals,
+    #[cfg(unix)]
+    continued: Signals,
 }
 
 impl ResizeEvents {
     /// Starts to listen.
     #[cfg(unix)]
     pub(super) fn listen() -> io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
-            signal: signal(SignalKind::window_change())?,
+            resized: Signals::new(Signal::WindowChange)?,
+            continued: Signals::new(Signal::Continue)?,
         })
     }
 
-    /// Returns when the size has changed. Cancel safe.
+    /// Returns when the size may have changed. Cancel safe.
     #[cfg(unix)]
     pub(super) async fn next(&mut self) {
-        if self.signal.recv().await.is_none() {
-            std::future::pending::<()>().await;
+        tokio::select! {
+            () = self.resized.recv() => {}
+            () = self.continued.recv() => {}
         }
     }
 

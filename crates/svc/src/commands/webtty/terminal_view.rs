@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use daemon::signals::{Signal, Signals};
 use tokio::{
     io::{AsyncReadExt as _, Stdin, stdin},
     time::{Instant, sleep_until},
@@ -16,6 +15,7 @@ use tty::{
     size::Size,
 };
 
+use super::signalled::ResizeEvents;
 use crate::{
     commands::forward::panel::screen::{self, is_available},
     failure::Failure,
@@ -27,7 +27,7 @@ pub(super) struct TerminalView {
     _terminal: screen::Screen,
     painter: Painter,
     keys: Stdin,
-    resized: Signals,
+    resized: ResizeEvents,
     /// True if the screen is out of date.
     stale: bool,
     next: Instant,
@@ -54,7 +54,7 @@ impl TerminalView {
         }
         let cannot = |error| Failure::from_error("cannot switch the terminal to raw mode", error);
         Ok(Self {
-            resized: Signals::new(Signal::WindowChange).map_err(cannot)?,
+            resized: ResizeEvents::listen().map_err(cannot)?,
             _terminal: screen::Screen::enter().map_err(cannot)?,
             painter: Painter::new(),
             keys: stdin(),
@@ -77,7 +77,7 @@ impl TerminalView {
                 Ok(read) => Ok(UiEvent::Keys(keys.get(..read).unwrap_or_default().to_vec())),
                 Err(error) => Err(Failure::from_error("the terminal cannot be read", error)),
             },
-            () = self.resized.recv() => {
+            () = self.resized.next() => {
                 self.stale = true;
                 Ok(UiEvent::Resized(window_size()))
             }

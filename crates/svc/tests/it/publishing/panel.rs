@@ -162,6 +162,13 @@ impl TerminalSession {
 
     /// Resizes the terminal, like a window.
     pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
+        self.set_size(columns, rows);
+        // The terminal is not a controlling terminal, so its driver sends no signal.
+        self.signal(Signal::SIGWINCH);
+    }
+
+    /// Resizes the terminal while the program is not in its foreground: without a signal.
+    pub(crate) fn set_size(&mut self, columns: u16, rows: u16) {
         let resized = std::process::Command::new("stty")
             .args(["cols", &columns.to_string(), "rows", &rows.to_string()])
             .stdin(Stdio::from(self.end.try_clone().unwrap()))
@@ -169,8 +176,6 @@ impl TerminalSession {
             .unwrap();
         assert!(resized.success());
         self.parser.screen_mut().set_size(many(rows), many(columns));
-        // The terminal is not a controlling terminal, so its driver sends no signal.
-        self.signal(Signal::SIGWINCH);
     }
 
     pub(crate) fn press(&mut self, keys: &str) {

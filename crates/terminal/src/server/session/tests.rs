@@ -68,3 +68,24 @@ async fn a_busy_connection_only_gets_heartbeats_with_changes() {
     ];
     assert_eq!(sent.collect::<Vec<_>>(), wanted.map(Kind::Heartbeat));
 }
+
+/// A client that resumes sends its size in the open, and again after the ack.
+#[test]
+fn a_forced_redraw_outlives_the_repeated_size_of_a_client() {
+    let now = Instant::now();
+    let (own, other) = (Size::new(30, 100).unwrap(), Size::new(40, 120).unwrap());
+    let mut size = TerminalSize::new(own);
+    assert_ne!(size.redraw(now), own);
+    assert_eq!((size.request(own), size.request(own)), (None, None));
+    assert_eq!(size.restore(now), None);
+    let until = size.deadline().unwrap();
+    assert!(until > now);
+    assert_eq!(size.restore(until), Some(own));
+    assert_eq!((size.restore(until), size.deadline()), (None, None));
+    // A new size is set immediately, and ends the redraw.
+    size.redraw(now);
+    assert_eq!(size.request(other), Some(other));
+    assert_eq!((size.restore(until), size.deadline()), (None, None));
+    // Without a redraw each requested size is set.
+    assert_eq!(size.request(other), Some(other));
+}

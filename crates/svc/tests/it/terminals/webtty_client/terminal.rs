@@ -17,6 +17,16 @@ async fn shell(home: &Home, url: &str) -> TerminalSession {
     terminal
 }
 
+/// Waits until the remote terminal has 120 columns and 40 rows. It prints each size once, for the
+/// report of a failure.
+async fn until_sized(terminal: &mut TerminalSession) {
+    terminal.press(
+        "until s=$(stty size); [ \"$s\" = \"$l\" ] || echo \"has $s\"; l=$s; \
+         [ \"$s\" = '40 120' ]; do sleep 0.05; done; echo si''zed\r",
+    );
+    terminal.until_text("sized").await;
+}
+
 /// WT-1: a shell with its own terminal, which follows the size, receives all keys, and ends the
 /// client with it.
 #[tokio::test]
@@ -28,12 +38,7 @@ async fn a_client_controls_a_remote_shell() {
     terminal.until_text("42 xterm-256color").await;
     terminal.until_text("30 100").await;
     terminal.resize(120, 40);
-    // Each size is printed once, for the report of a failure.
-    terminal.press(
-        "until s=$(stty size); [ \"$s\" = \"$l\" ] || echo \"has $s\"; l=$s; \
-         [ \"$s\" = '40 120' ]; do sleep 0.05; done; echo si''zed\r",
-    );
-    terminal.until_text("sized").await;
+    until_sized(&mut terminal).await;
     // Ctrl-C ends the remote command, and not this program.
     terminal.press("sh -c 'echo ru\"\"ns; exec sleep 600'\r");
     terminal.until_text("runs").await;
@@ -44,6 +49,22 @@ async fn a_client_controls_a_remote_shell() {
     let (code, text) = terminal.ended().await;
     assert_eq!(code, Some(5), "{text}");
     assert!(text.contains("[svc] session ended (exit code 5)"), "{text}");
+}
+
+/// WT-1: a stopped program gets no SIGWINCH, because another job is in the foreground.
+#[tokio::test]
+async fn a_client_that_continues_passes_on_the_size_from_meanwhile() {
+    let home = Home::new();
+    let served = TestServer::start(home.path(), Options::default()).await;
+    let mut terminal = shell(&home, &served.url()).await;
+    terminal.signal(Signal::SIGSTOP);
+    terminal.is_in_state('T').await;
+    terminal.set_size(120, 40);
+    terminal.signal(Signal::SIGCONT);
+    until_sized(&mut terminal).await;
+    terminal.press("exit\r");
+    let (code, text) = terminal.ended().await;
+    assert_eq!(code, Some(0), "{text}");
 }
 
 #[tokio::test]
