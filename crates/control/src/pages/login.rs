@@ -38,11 +38,11 @@ pub(super) struct LoginPage<'a> {
 }
 
 impl<'a> LoginPage<'a> {
-    /// The initial form.
-    pub(super) fn new(app: &'a App, next: &'a str) -> Self {
+    /// The initial form. `destination` is the result of [`destination`].
+    pub(super) fn new(app: &'a App, next: &'a str, destination: Option<String>) -> Self {
         Self {
             next,
-            destination: destination(app, next),
+            destination,
             email: "",
             error: None,
             note: None,
@@ -73,9 +73,10 @@ pub(super) async fn show(
     }
     let note =
         (query.text("reset").is_some()).then_some("Your new password is set. Sign in with it.");
+    let destination = destination(&app, next.as_str()).await;
     let login = LoginPage {
         note,
-        ..LoginPage::new(&app, next.as_str())
+        ..LoginPage::new(&app, next.as_str(), destination)
     };
     script_page(StatusCode::OK, &login)
 }
@@ -97,11 +98,14 @@ pub(super) async fn submit(
             };
             Ok(with_cookie(see_other(&on), &started.set_cookie))
         }
-        Err(error) => refusal(error, WRONG, |text| LoginPage {
-            email: &email,
-            error: Some(text),
-            ..LoginPage::new(&app, next.as_str())
-        }),
+        Err(error) => {
+            let destination = destination(&app, next.as_str()).await;
+            refusal(error, WRONG, |text| LoginPage {
+                email: &email,
+                error: Some(text),
+                ..LoginPage::new(&app, next.as_str(), destination)
+            })
+        }
     }
 }
 
@@ -141,12 +145,16 @@ pub(super) async fn sign_out(
     Ok(with_cookie(see_other(&login), &cleared))
 }
 
-/// The host of the tunnel to which the path leads. A host of another domain, which a stranger can
-/// write into a link to the sign-in page, is not shown. Custom domains are not shown either.
-fn destination(app: &App, next: &str) -> Option<String> {
+/// The host of the tunnel to which the path leads. Anyone can write a host into a link to the sign-in
+/// page. So it is shown only if it is one of a cluster, or a custom domain of a project.
+pub(super) async fn destination(app: &App, next: &str) -> Option<String> {
     let query = next.strip_prefix(SIGN_IN)?.strip_prefix('?')?;
     let authority = types::form::Form::parse(query).ok()?.take("host")?;
-    let host = TunnelHost::parse(&authority)?;
+    let host = match TunnelHost::parse(&authority) {
+        Some(host) => host,
+        // Without the database the form is shown without the name.
+        None => TunnelHost::at_custom_domain(app, &authority).await.ok()??,
+    };
     host.is_in_cluster(app).then_some(authority)
 }
 

@@ -16,7 +16,7 @@ use webauthn::Registration;
 use super::confirm::{AccountOwner, require_recent_authentication};
 use super::form::Form;
 use super::layout::{NextPath, PageRefusal, script_page, see_other};
-use super::login::LoginPage;
+use super::login::{self, LoginPage};
 use super::second_factor::{self, CodesPage};
 use super::{second_factor_pending, signed_in, with_cookie, with_next};
 use crate::app::App;
@@ -75,9 +75,12 @@ pub(super) async fn sign_in(
     .await
     {
         Ok(started) => Ok(with_cookie(see_other(next.as_str()), &started.set_cookie)),
-        Err(error) => super::login::refusal(error, PASSKEY_NOT_ACCEPTED, |text| {
-            LoginPage::new(&app, next.as_str()).after_passkey(text)
-        }),
+        Err(error) => {
+            let destination = login::destination(&app, next.as_str()).await;
+            login::refusal(error, PASSKEY_NOT_ACCEPTED, |text| {
+                LoginPage::new(&app, next.as_str(), destination).after_passkey(text)
+            })
+        }
     }
 }
 
@@ -109,7 +112,7 @@ pub(super) async fn complete_second_factor(
         Ok(cookie) => Ok(with_cookie(see_other(next.as_str()), &cookie)),
         Err(error) => {
             let mut retry_page = second_factor::step_page(&app, &who, next.as_str()).await?;
-            super::login::refusal(error, PASSKEY_NOT_ACCEPTED, |text| {
+            login::refusal(error, PASSKEY_NOT_ACCEPTED, |text| {
                 retry_page.passkey_error = Some(text);
                 retry_page
             })

@@ -7,6 +7,7 @@ use crate::support::{Browser, PASSWORD, TestControl, both};
 
 both! {
     a_password_alone_is_not_enough_with_a_second_factor,
+    another_account_keeps_the_address,
     a_code_opens_one_session,
     a_recovery_code_works_once_and_in_any_spelling,
     codes_are_not_guessed_in_bulk,
@@ -133,6 +134,27 @@ async fn a_password_alone_is_not_enough_with_a_second_factor(control: TestContro
     assert_eq!(browser.open("/account").await.status, StatusCode::OK);
     browser.cookie = planted;
     assert_eq!(browser.open("/account").await.status, StatusCode::SEE_OTHER);
+}
+
+/// A user who has another account continues at the same address.
+async fn another_account_keeps_the_address(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    turn_on(&control, &mut browser).await;
+    let mut browser = half_way(&control).await;
+    let path = "/edge/sign-in?host=a&state=b%25";
+    let encoded = path.replace('%', "%25").replace('&', "%26");
+    let step = browser
+        .open(&format!("/login/second-factor?next={encoded}"))
+        .await;
+    let (_, form) = step.text.split_once("action=\"/logout\"").unwrap();
+    let (_, form) = form.split_once("name=\"next\" value=\"").unwrap();
+    let next = form.split('"').next().unwrap();
+    let next = next.replace("&#38;", "&").replace("&amp;", "&");
+    assert_eq!(next, path);
+    let out = browser.submit("/logout", &[("next", &next)]).await;
+    let login = format!("/login?next={encoded}");
+    assert_eq!(out.location.as_deref(), Some(login.as_str()));
 }
 
 /// RFC 6238 section 5.2.

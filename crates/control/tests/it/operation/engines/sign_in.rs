@@ -360,19 +360,35 @@ async fn a_refused_user_is_told_whom_to_ask_and_keeps_the_address(control: TestC
 }
 
 async fn the_sign_in_page_names_the_tunnel(control: TestControl) {
-    let (control, _ada, project) = one(control).await;
+    let (control, ada, project) = one(control).await;
     let own = host(&project);
+    let mut tx = control.app.store.begin().await.unwrap();
+    for (number, (name, state)) in [
+        ("app.example.com", State::Verified),
+        ("new.example.com", State::Pending),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let domain = custom_domain(&control, (&ada, &project), number, name, state);
+        domains::insert(&mut tx, &domain).await.unwrap();
+    }
+    tx.commit().await.unwrap();
     let login = async |host: &str| {
         let next = path(host).replace('%', "%25").replace('&', "%26");
         let mut browser = control.browser();
         browser.open(&format!("/login?next={next}")).await.text
     };
-    let named = format!("You are going to <b>{own}</b>.");
-    assert!(login(&own).await.contains(&named));
+    for own in [own.as_str(), "app.example.com:8443"] {
+        let named = format!("You are going to <b>{own}</b>.");
+        assert!(login(own).await.contains(&named), "{own}");
+    }
     // A stranger cannot write a name of their own onto the page.
     for foreign in [
         "my-bank-0a1b2c3d.t.evil.example",
         "my-app-0a1b2c3d.t.engine.example:444",
+        "app.example.com",
+        "new.example.com:8443",
         "evil.example",
     ] {
         let page = login(foreign).await;
