@@ -1,4 +1,5 @@
-"""The client of FastMCP. It serves its callback itself, and opens a browser, which is the user here."""
+"""The client of FastMCP. It serves its callback itself, on a port that it chooses, and opens a browser, which is the
+user here."""
 
 import asyncio
 import json
@@ -35,7 +36,10 @@ class Browser(webbrowser.BaseBrowser):
         return True
 
     def approve(self):
-        returned = Person(WORLD).approve(self.address)
+        asked = parse_qs(urlsplit(self.address).query)
+        person = Person(WORLD)
+        (person.callback,) = asked["redirect_uri"]
+        returned = person.approve(self.address)
         # The client serves its callback only after it has opened the browser.
         transport = httpx.HTTPTransport(retries=8)
         with httpx.Client(transport=transport, trust_env=False, timeout=60) as browser:
@@ -43,12 +47,9 @@ class Browser(webbrowser.BaseBrowser):
 
 
 def oauth():
-    callback = urlsplit(WORLD["given"]["callback"])
     return OAuth(
-        client_id=WORLD["given"]["client"],
+        client_id=WORLD["given"]["native_client"],
         issuer=WORLD["url"],
-        callback_host=callback.hostname,
-        callback_port=callback.port,
         # If the approval fails, the user never returns.
         callback_timeout=120,
     )

@@ -53,7 +53,7 @@ pub use name_server::{NameServer, dig, kdig};
 pub use nginx::Nginx;
 pub use node::{node, packages};
 pub use peer::Peer;
-pub use platform::{CLIENT, Platform};
+pub use platform::{CLIENT, NATIVE_CLIENT, Platform};
 pub use postgres::Postgres;
 pub use process::{Process, run};
 pub use proxy::ProxyServer;

@@ -10,7 +10,7 @@ use crate::node::node;
 use crate::svc::program;
 use crate::{Agent, Curl, Process, python};
 
-/// A running `svc up`: a platform and its engine, alone on this machine, with one OAuth client. It
+/// A running `svc up`: a platform and its engine, alone on this machine, with two OAuth clients. It
 /// is killed when the value is dropped.
 pub struct Platform {
     process: Process,
@@ -21,7 +21,7 @@ pub struct Platform {
 
 impl Platform {
     /// Starts it on free ports and waits until it is ready. [`CLIENT`] is registered with
-    /// [`callback`](Self::callback).
+    /// [`callback`](Self::callback), and [`NATIVE_CLIENT`] with a callback on every port.
     ///
     /// # Errors
     /// The program is not there, ends, or is not ready in time; its log is part of the error.
@@ -36,6 +36,8 @@ impl Platform {
             .arg(directory.path().join("config"))
             .arg("--oauth-client")
             .arg(format!("{CLIENT}={}", callback(callback_port)))
+            .arg("--oauth-client")
+            .arg(format!("{NATIVE_CLIENT}=http://localhost/callback"))
             .env_clear()
             .env("HOME", directory.path());
         let process = Process::start(&mut command, &directory.path().join("up.log"))?;
@@ -209,6 +211,7 @@ impl Platform {
             "shots": self.directory.path().join("shots"),
             "given": {
                 "client": CLIENT,
+                "native_client": NATIVE_CLIENT,
                 "callback": self.callback(),
                 "port": self.callback_port,
                 "email": self.ready["admin_email"],
@@ -242,3 +245,5 @@ fn callback(port: u16) -> String {
 
 /// The registered OAuth client.
 pub const CLIENT: &str = "someone";
+/// The registered OAuth client that listens on a port of its choice.
+pub const NATIVE_CLIENT: &str = "native";

@@ -312,8 +312,25 @@ pub(super) fn clients(given: &[OauthClient]) -> Vec<Value> {
     }
     callbacks
         .into_iter()
-        .map(|(id, callbacks)| json!({"id": id, "name": id, "redirect_uris": callbacks}))
+        .map(|(id, callbacks)| {
+            let accepts_any_port = callbacks.iter().any(|callback| has_free_port(callback));
+            json!({
+                "id": id,
+                "name": id,
+                "redirect_uris": callbacks,
+                "loopback_any_port": accepts_any_port,
+            })
+        })
         .collect()
+}
+
+/// True for a callback on this machine without a port: the client listens on a port that it does
+/// not know in advance (RFC 8252 section 7.3).
+fn has_free_port(callback: &str) -> bool {
+    let authority = callback
+        .strip_prefix("http://")
+        .and_then(|rest| rest.split(['/', '?']).next());
+    matches!(authority, Some("localhost" | "127.0.0.1" | "[::1]"))
 }
 
 /// Writes the configuration of the platform, and reads it back like `svc platform`.
