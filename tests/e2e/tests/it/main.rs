@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod certificates;
 #[cfg(test)]
+mod cors;
+#[cfg(test)]
 mod curl;
 #[cfg(test)]
 mod dashboard;

@@ -51,6 +51,13 @@ fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
         401,
         "unauthenticated",
     );
+    let bad = bearer("a.b.c");
+    let answer = curl.get(&[&session.url("/reports"), "-H", &bad])?;
+    let vain = refused(&answer, 401, "unauthenticated");
+    let detail = "Tokens are not accepted here. This address needs a browser session.";
+    assert_eq!(answer.json()["detail"], detail);
+    let explanation = platform.svc_json(&["explain", &vain])?;
+    assert_eq!(explanation["record"]["detail"], detail, "{explanation}");
     let answer = curl.get(&[&challenge.url("/deep")])?;
     refused(&answer, 403, "challenge_required");
     assert_eq!((session.seen(), challenge.seen()), (0, 0));
@@ -114,7 +121,7 @@ fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
     assert_eq!(tunnel.seen(), 2);
 
     // No token, a token of another key, a malformed one, and one of another project.
-    refused(&curl.get(&[&url])?, 401, "unauthenticated");
+    let needed = refused(&curl.get(&[&url])?, 401, "unauthenticated");
     let strangers = platform.svc(&["token", "mint", "--secret", STRANGERS])?;
     let answer = curl.get(&[&url, "-H", &bearer(&strangers)])?;
     let wrong = refused(&answer, 401, "invalid_token");
@@ -139,6 +146,9 @@ fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
     );
     assert_eq!(tunnel.seen(), 0);
 
+    let explanation = platform.svc_json(&["explain", &needed])?;
+    let detail = "This address needs a token or a browser session.";
+    assert_eq!(explanation["record"]["detail"], detail, "{explanation}");
     let explanation = platform.svc_json(&["explain", &wrong])?;
     let record = &explanation["record"];
     assert_eq!(record["rule"], "token", "{explanation}");
