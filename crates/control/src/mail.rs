@@ -94,6 +94,9 @@ pub enum MailError {
     /// The server took too long.
     #[error("the mail server took too long")]
     TooSlow,
+    /// The address has letters beyond ASCII, and the server does not support them (RFC 6531).
+    #[error("the mail server does not support addresses beyond ASCII (SMTPUTF8)")]
+    AsciiOnly,
     /// The library does not accept the address.
     #[error("an address is not valid for mail")]
     Address,
@@ -104,7 +107,7 @@ impl MailError {
     pub(crate) fn is_permanent(&self) -> bool {
         match self {
             Self::Refused(code) => *code >= 500,
-            Self::Address => true,
+            Self::Address | Self::AsciiOnly => true,
             Self::Connection
             | Self::TooSlow
             | Self::NotOffered
@@ -118,7 +121,7 @@ impl MailError {
         match self {
             Self::Refused(code) => *code < 500,
             Self::Connection | Self::TooSlow | Self::NotOffered => true,
-            Self::File(_) | Self::QueueFull | Self::Address => false,
+            Self::File(_) | Self::QueueFull | Self::Address | Self::AsciiOnly => false,
         }
     }
 }

@@ -11,11 +11,12 @@ use std::time::Duration;
 use credentials::Secret;
 use daemon::files::read_bounded;
 use jiff::Timestamp;
+use lettre::Address;
 use lettre::address::Envelope;
 use lettre::transport::smtp;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
-use lettre::transport::smtp::extension::ClientId;
+use lettre::transport::smtp::extension::{ClientId, Extension};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -161,6 +162,13 @@ impl Smtp {
             let password = String::from_utf8_lossy(password.expose()).into_owned();
             let login = Credentials::new(name.clone(), password);
             connection.auth(MECHANISMS, &login).await?;
+        }
+        let needs_utf8 = |address: &Address| !AsRef::<str>::as_ref(address).is_ascii();
+        let mut addresses = envelope.from().into_iter().chain(envelope.to());
+        let server = connection.server_info();
+        if addresses.any(needs_utf8) && !server.supports_feature(Extension::SmtpUtfEight) {
+            // The library reports this as it does a missing STARTTLS.
+            return Err(MailError::AsciiOnly);
         }
         connection.send(envelope, text).await?;
         // The server has accepted the mail, whatever it replies to the end of the connection.

@@ -100,6 +100,33 @@ async fn nothing_is_sent_to_an_unauthenticated_server() {
     assert!(server.mails().is_empty() && !server.has_recipient());
 }
 
+/// RFC 6531: a server accepts addresses beyond ASCII only if it says so. Otherwise the error names
+/// the missing extension, and no retry can help.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_beyond_ascii_needs_the_support_of_the_server() {
+    let to = Email::parse("Jörg@example.com").unwrap();
+    let message = Message::new(to, "Hello", "A line.\n");
+    let server = MailServer::start(Behaviour::TakesAnyAddress, false).await;
+    let capable = mailer(&server, &json!({}));
+    capable.send(message.clone(), now()).await.unwrap();
+    let mails = server.mails();
+    let mail = &mails[0];
+    assert_eq!(mail.to, "jörg@example.com");
+    assert!(mail.parameters.contains("SMTPUTF8"), "{}", mail.parameters);
+    assert!(
+        mail.text.contains("\r\nTo: jörg@example.com\r\n"),
+        "{}",
+        mail.text
+    );
+
+    let server = MailServer::start(Behaviour::Takes, false).await;
+    let older = mailer(&server, &json!({}));
+    let refused = older.send(message, now()).await.unwrap_err();
+    assert!(matches!(refused, MailError::AsciiOnly), "{refused:?}");
+    assert!(refused.to_string().contains("SMTPUTF8"), "{refused}");
+    assert_eq!((server.mails().len(), server.connections()), (0, 1));
+}
+
 /// The server's text may repeat the recipient. Only its code is logged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permanent_refusal_is_not_retried_and_logged_without_addresses() {

@@ -21,6 +21,8 @@ pub(super) const PASSWORD: &str = "the mail password";
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Behaviour {
     Takes,
+    /// It also accepts addresses beyond ASCII (RFC 6531).
+    TakesAnyAddress,
     /// It offers no STARTTLS, and accepts everything unencrypted.
     OffersNoTls,
     /// 550, with the recipient's address in the text.
@@ -40,6 +42,8 @@ pub(super) enum Behaviour {
 pub(super) struct ReceivedMail {
     pub(super) from: String,
     pub(super) to: String,
+    /// The parameters of the sender.
+    pub(super) parameters: String,
     pub(super) text: String,
     pub(super) was_encrypted: bool,
     pub(super) was_signed_in: bool,
@@ -167,6 +171,7 @@ impl MailServerState {
         S: tokio::io::AsyncBufRead + AsyncRead + AsyncWrite + Unpin,
     {
         let (mut from, mut to, mut signed_in) = (String::new(), String::new(), false);
+        let mut parameters = String::new();
         // After STARTTLS the client sends first (RFC 3207 section 4.2).
         if greets {
             say(&mut stream, "220 mail.example").await;
@@ -180,11 +185,13 @@ impl MailServerState {
             let (verb, rest) = line.split_once([' ', ':']).unwrap_or((line, ""));
             match verb.to_ascii_uppercase().as_str() {
                 "EHLO" if encrypted || self.does == Behaviour::OffersNoTls => {
-                    say(
-                        &mut stream,
-                        "250-mail.example\r\n250-8BITMIME\r\n250 AUTH PLAIN",
-                    )
-                    .await;
+                    let utf8 = match self.does {
+                        Behaviour::TakesAnyAddress => "250-SMTPUTF8\r\n",
+                        _ => "",
+                    };
+                    let answer =
+                        format!("250-mail.example\r\n{utf8}250-8BITMIME\r\n250 AUTH PLAIN");
+                    say(&mut stream, &answer).await;
                 }
                 "EHLO" => say(&mut stream, "250-mail.example\r\n250 STARTTLS").await,
                 "STARTTLS" if self.does != Behaviour::OffersNoTls => {
@@ -201,6 +208,8 @@ impl MailServerState {
                 "MAIL" => {
                     *self.heard.lock() = true;
                     from = address(rest);
+                    let (_, rest) = rest.split_once('>').unwrap();
+                    rest.trim().clone_into(&mut parameters);
                     say(&mut stream, "250 ok").await;
                 }
                 "RCPT" => {
@@ -219,6 +228,7 @@ impl MailServerState {
                     self.mails.lock().push(ReceivedMail {
                         from: from.clone(),
                         to: to.clone(),
+                        parameters: parameters.clone(),
                         text,
                         was_encrypted: encrypted,
                         was_signed_in: signed_in,
