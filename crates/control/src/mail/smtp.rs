@@ -165,8 +165,8 @@ impl Smtp {
         }
         let needs_utf8 = |address: &Address| !AsRef::<str>::as_ref(address).is_ascii();
         let mut addresses = envelope.from().into_iter().chain(envelope.to());
-        let server = connection.server_info();
-        if addresses.any(needs_utf8) && !server.supports_feature(Extension::SmtpUtfEight) {
+        let offered = connection.server_info();
+        if addresses.any(needs_utf8) && !offered.supports_feature(Extension::SmtpUtfEight) {
             // The library reports this as it does a missing STARTTLS.
             return Err(MailError::AsciiOnly);
         }

@@ -165,6 +165,15 @@ impl MailServerState {
         }
     }
 
+    /// The answer to `EHLO`, except before TLS.
+    fn extensions(&self) -> String {
+        let utf8 = match self.does {
+            Behaviour::TakesAnyAddress => "250-SMTPUTF8\r\n",
+            _ => "",
+        };
+        format!("250-mail.example\r\n{utf8}250-8BITMIME\r\n250 AUTH PLAIN")
+    }
+
     /// Returns true if the client starts TLS now.
     async fn talk<S>(&self, mut stream: S, encrypted: bool, greets: bool, is_first: bool) -> bool
     where
@@ -185,13 +194,7 @@ impl MailServerState {
             let (verb, rest) = line.split_once([' ', ':']).unwrap_or((line, ""));
             match verb.to_ascii_uppercase().as_str() {
                 "EHLO" if encrypted || self.does == Behaviour::OffersNoTls => {
-                    let utf8 = match self.does {
-                        Behaviour::TakesAnyAddress => "250-SMTPUTF8\r\n",
-                        _ => "",
-                    };
-                    let answer =
-                        format!("250-mail.example\r\n{utf8}250-8BITMIME\r\n250 AUTH PLAIN");
-                    say(&mut stream, &answer).await;
+                    say(&mut stream, &self.extensions()).await;
                 }
                 "EHLO" => say(&mut stream, "250-mail.example\r\n250 STARTTLS").await,
                 "STARTTLS" if self.does != Behaviour::OffersNoTls => {
