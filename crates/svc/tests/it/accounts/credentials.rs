@@ -11,10 +11,12 @@ use crate::installed::up;
 use crate::program::Home;
 use crate::terminal::TerminalCommand;
 
+/// Tokens of users also start with the text that scanners search for, and show their last use.
 #[tokio::test]
 async fn a_token_is_shown_once_and_ends_with_its_credential() {
     let home = Home::new();
-    let _up = up(&home, &[]).await;
+    let up = up(&home, &[]).await;
+    assert!(up.ready_field("token").starts_with(PAT_PREFIX));
     let issued = home
         .run(&[
             "credential",
@@ -28,17 +30,27 @@ async fn a_token_is_shown_once_and_ends_with_its_credential() {
         .await
         .json();
     let token = issued["token"].as_str().unwrap();
+    assert!(token.starts_with(PAT_PREFIX));
     let id = issued["credential"]["id"].as_str().unwrap();
     let list = home.run(&["credential", "list"]).await;
     assert!(list.stdout.contains("laptop\tpat\t"), "{list:?}");
     assert!(!list.stdout.contains(token));
+    let last_use = async || {
+        let list: Value = home.run(&["credential", "list", "-o", "json"]).await.json();
+        let mut credentials = list["credentials"].as_array().unwrap().iter();
+        let own = credentials.find(|credential| credential["id"] == id);
+        own.unwrap().get("lastUsedAt").cloned()
+    };
+    assert_eq!(last_use().await, None);
     let whoami = ["whoami", "--token", token, "-o", "json"];
     assert_eq!(home.run(&whoami).await.json()["type"], "pat");
+    assert!(last_use().await.is_some());
 
     let rotated = home.run(&["credential", "rotate", id]).await;
     assert_eq!(rotated.code, Some(0), "{rotated:?}");
     assert_eq!(home.run(&whoami).await.code, Some(3));
     let token = rotated.stdout.trim();
+    assert!(token.starts_with(PAT_PREFIX));
     assert_eq!(token.split('.').count(), 3, "the token alone: {rotated:?}");
     let list: Value = home.run(&["credential", "list", "-o", "json"]).await.json();
     let newest = list["credentials"].as_array().unwrap().last().unwrap();
@@ -293,3 +305,6 @@ async fn a_client_certificate_is_read_from_its_file() {
     let twice = home.run(&create).await;
     assert_eq!(twice.code, Some(4), "{twice:?}");
 }
+
+/// The documented start of every personal access token: `{"kind":"svc-pat",` in base64url.
+const PAT_PREFIX: &str = "eyJraW5kIjoic3ZjLXBhdCIs";
