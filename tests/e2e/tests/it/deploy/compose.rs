@@ -27,6 +27,18 @@ fn texts(value: &Value) -> Vec<String> {
         .collect()
 }
 
+/// A user who reads only the file must not take it for tested.
+#[test]
+fn the_compose_file_states_first_that_no_test_runs_it() -> Result<()> {
+    let compose = read("compose.yaml")?;
+    let first = compose.lines().next().unwrap_or_default();
+    ensure!(
+        first.starts_with("# No test runs these containers."),
+        "{first}"
+    );
+    Ok(())
+}
+
 #[test]
 fn mounts_and_dependencies_of_the_compose_file_exist() -> Result<()> {
     let compose = yaml("compose.yaml")?;

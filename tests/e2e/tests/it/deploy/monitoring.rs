@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{eventually, provided};
+use e2e::{Agent, Curl, Service, Svc, eventually, provided};
 use serde_json::{Value, json};
 
 use super::{Stack, deploy, read, yaml};
@@ -90,6 +90,32 @@ fn every_metric_of_alerts_and_dashboard_exists() -> Result<()> {
         Ok(untold.is_empty())
     });
     all.with_context(|| format!("nobody tells {untold:?}"))
+}
+
+/// The metrics of an agent, beside its health.
+#[test]
+fn prometheus_accepts_the_metrics_of_an_agent() -> Result<()> {
+    let svc = Svc::engine()?;
+    let service = Service::mirror()?.to_string();
+    let listen = format!("127.0.0.1:{}", ports::lease());
+    let agent = Agent::forward(&svc, &service, &["--http", "--health-listen", &listen])?;
+    ensure!(Curl::new(&svc).status(&[&agent.url("/")])? == 200);
+    let answer = Curl::plain().get(&[&format!("http://{listen}/metrics")])?;
+    ensure!(answer.status == 200, "{answer:?}");
+    let scrape = answer.text();
+    ensure!(scrape.contains("svc_agent_streams_total"), "{scrape}");
+    promtool(&["check", "metrics"], None, &scrape)?;
+    let documented = documented()?;
+    let types = scrape
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "));
+    for name in types.filter_map(|line| line.split(' ').next()) {
+        ensure!(
+            documented.contains(name),
+            "{name} is not in docs/metrics.md"
+        );
+    }
+    Ok(())
 }
 
 /// Metrics that appear with their first event: after a visit, an API call, a change for an engine.

@@ -51,6 +51,29 @@ async fn a_client_controls_a_remote_shell() {
     assert!(text.contains("[svc] session ended (exit code 5)"), "{text}");
 }
 
+/// A shell has the colours and the language of the user's own terminal.
+#[tokio::test]
+async fn a_shell_has_the_locale_and_the_colours_of_the_client() {
+    let home = Home::new();
+    let served = TestServer::start(home.path(), Options::default()).await;
+    let url = served.url();
+    let environment = [
+        ("TERM", "xterm-256color"),
+        ("COLORTERM", "truecolor"),
+        ("LANG", "de_DE.UTF-8"),
+        ("LC_TIME", "en_GB.UTF-8"),
+    ];
+    let args = ["webtty", "client", &url, "--", "sh"];
+    let mut terminal = TerminalSession::start_with(&home, &args, 100, 30, &environment);
+    terminal.until_text("ready> ").await;
+    terminal.press("echo $COLORTERM/$LANG/$LC_TIME\r");
+    let expected = "truecolor/de_DE.UTF-8/en_GB.UTF-8";
+    terminal.until_text(expected).await;
+    terminal.press("exit\r");
+    let (code, text) = terminal.ended().await;
+    assert_eq!(code, Some(0), "{text}");
+}
+
 /// WT-1: a stopped program gets no SIGWINCH, because another job is in the foreground.
 #[tokio::test]
 async fn a_client_that_continues_passes_on_the_size_from_meanwhile() {
