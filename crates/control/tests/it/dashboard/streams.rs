@@ -21,6 +21,8 @@ async fn events_arrive_as_the_engine_sends_them() {
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(response.headers()["cache-control"], "no-store");
+    // Proxies before the platform must not collect events.
+    assert_eq!(response.headers()["x-accel-buffering"], "no");
     let mut body = response.into_body();
     let first = read_until(&mut body, "\n\n").await;
     assert_eq!(first, "data: state.initial\n\n");
