@@ -180,6 +180,34 @@ mod tests {
         }
     }
 
+    /// `docs/roles.md` has a row for each permission, and what each role may do.
+    #[test]
+    fn the_documented_table_is_that_of_the_roles() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/roles.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let head = "| permission | allows | viewer | member | admin | owner |\n";
+        let (_, table) = text.split_once(head).unwrap();
+        let rows = table.lines().skip(1);
+        let mut documented = Vec::new();
+        for row in rows.take_while(|row| row.starts_with('|')) {
+            let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let permission: Permission = cells[0].trim_matches('`').parse().unwrap();
+            let allowed = Role::ALL.map(|role| {
+                if role.allows(permission) {
+                    "yes"
+                } else {
+                    "–"
+                }
+            });
+            assert_eq!(cells[2..], allowed, "{row}");
+            documented.push(permission);
+        }
+        for permission in Permission::ALL {
+            assert!(documented.contains(permission), "{permission:?}");
+        }
+        assert_eq!(documented.len(), Permission::ALL.len());
+    }
+
     #[test]
     fn names_round_trip() {
         for role in Role::ALL {
