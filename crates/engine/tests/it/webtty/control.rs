@@ -1,6 +1,8 @@
 //! Control of a terminal: requests, decisions, and the return of control.
 
+use bytes::Bytes;
 use serde_json::json;
+use testing::within;
 use tty::message::{Decision, Heartbeat, Kind, NoticeKind};
 
 use super::world::{A, MEMBER, World};
@@ -77,6 +79,42 @@ async fn en_8_control_is_requested_granted_and_revoked() {
     let filter = types::form::encode([("params", r#"{"filters":{"status":"pending"}}"#)]);
     let (_, none) = world.get(&format!("{path}?{filter}"), &world.ann).await;
     assert_eq!(none, json!([]));
+}
+
+/// A granted controller sets the pace of the command. It receives 20 MiB completely, and keeps
+/// control.
+#[tokio::test]
+async fn a_granted_controller_keeps_control_while_its_command_prints_much() {
+    let mut world = World::start().await;
+    let (mut ann, mut shell, id) = world.session().await;
+    let (mut bob, participant) = world.attach_and_join(&id, &world.bob).await;
+    let (_, request) = world
+        .request_control(&id, &participant, &world.bob, json!({}))
+        .await;
+    ann.notice(NoticeKind::Requested).await;
+    ann.send(decision(&request, true)).await;
+    bob.notice(NoticeKind::Granted).await;
+    let (piece, pieces) = (Bytes::from(vec![0; 64 * 1024]), 320);
+    for _ in 0..pieces {
+        shell.shows_bytes(piece.clone());
+    }
+    shell.shows("the end");
+    let reading = async {
+        tokio::join!(
+            ann.wait_for_output("the end"),
+            bob.wait_for_output("the end")
+        );
+    };
+    Box::pin(within("both participants", reading)).await;
+    let received = bob.shown.iter().filter(|byte| **byte == 0).count();
+    assert_eq!(received, pieces * piece.len());
+    bob.type_text("still mine\r").await;
+    shell.wait_for_input("still mine\r").await;
+    let (_, session) = world
+        .get(&format!("/api/webtty/sessions/{id}"), &world.ann)
+        .await;
+    let controller = &session["live"]["controller_participant_id"];
+    assert_eq!(controller, participant.as_str());
 }
 
 #[tokio::test]
