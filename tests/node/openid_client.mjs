@@ -9,7 +9,8 @@ import { approve, letIn, refused, toolCall, toolResult } from "./person.mjs";
 const require = createRequire(`${process.env.SVC_TEST_NODE_PACKAGES}/`);
 const client = await import(require.resolve("openid-client"));
 
-const SCOPE = "account.projects.read-only";
+// Clients add scopes of other servers. The platform ignores them.
+const SCOPE = "openid account.projects.read-only offline_access";
 
 await drive(async (world) => {
   const code = await codeGrant(world);

@@ -11,7 +11,8 @@ use anyhow::Result;
 use e2e::Platform;
 use serde_json::{Value, json};
 
-/// OA-1, OA-2, OA-4, OA-5: both grants. It checks `state`, and `iss` of RFC 9207.
+/// OA-1, OA-2, OA-4, OA-5: both grants. It checks `state`, and `iss` of RFC 9207. It also requests
+/// `openid` and `offline_access`, which are ignored: the response lists the granted scope.
 #[test]
 fn oa_2_openid_client_is_approved_with_both_grants() -> Result<()> {
     let platform = Platform::up()?;
