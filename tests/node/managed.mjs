@@ -13,6 +13,7 @@ await drive(async (world) => {
   const { given } = world;
   const session = await throughTheSignIn(world, given.session);
   await inManyTabs(world, given.tabs);
+  await withAnotherAccount(world, given.tabs);
   const challenge = await throughTheChallenge(world, given.challenge);
   console.log(JSON.stringify({ session, challenge }));
 });
@@ -61,6 +62,37 @@ async function inManyTabs(world, address) {
     await tab.close();
   };
   await Promise.all(targets.map(open));
+  page.clean();
+}
+
+/** A viewer of the workspace is told whom to ask, and continues at the same address as another user. */
+async function withAnotherAccount(world, address) {
+  const { given } = world;
+  const invited = await fetch(`${world.url}/api/workspaces/${given.workspace}/invitations`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${given.token}`, "content-type": "application/json" },
+    body: JSON.stringify({ email: "viewer@example.com", role: "viewer" }),
+  });
+  assert.ok(invited.ok, await invited.clone().text());
+  const page = await world.open({ ...TRUSTING, expected: [403] });
+  await page.goto((await invited.json()).url);
+  await page.getByLabel("Name").fill("Viewer");
+  await page.getByLabel("Password").first().fill("a password that nobody guesses");
+  await page.keyboard.press("Enter");
+  await page.waitForURL((at) => !at.pathname.startsWith("/invitations/"));
+
+  const target = `${address}/shared?page=3#part`;
+  await page.goto(target);
+  await page.getByRole("heading", { name: "You cannot open this" }).waitFor();
+  const text = await page.locator("main").textContent();
+  const { host } = new URL(address);
+  for (const part of [`${given.email} can give you access.`, "viewer@example.com", host]) {
+    assert.ok(text.includes(part), `no ${part} in ${text}`);
+  }
+  await page.getByRole("button", { name: "Use another account" }).click();
+  await page.getByText(`You are going to ${host}.`).waitFor();
+  await signIn(page, given);
+  await page.waitForURL(target);
   page.clean();
 }
 

@@ -35,8 +35,8 @@ impl PublishedService {
 }
 
 /// ED-2, ED-4, ED-6: a user signs in with the administrator's account, sees the service, signs out
-/// and is refused. Ten tabs that open together all reach their page. A program gets the answers for
-/// programs.
+/// and is refused. Ten tabs that open together all reach their page. A viewer of the workspace is told
+/// whom to ask, and continues with another account. A program gets the answers for programs.
 #[test]
 fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
     let platform = Platform::up()?;
@@ -62,7 +62,14 @@ fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
     refused(&answer, 403, "challenge_required");
     assert_eq!((session.seen(), challenge.seen()), (0, 0));
 
-    let given = json!({"session": at_session, "challenge": at_challenge, "tabs": tabs.url("")});
+    let ready = platform.ready();
+    let given = json!({
+        "session": at_session,
+        "challenge": at_challenge,
+        "tabs": tabs.url(""),
+        "workspace": ready["workspace_id"],
+        "token": ready["token"],
+    });
     let results = platform.node_with("managed.mjs", given)?;
     let seen = results["session"]["seen"].as_str().unwrap_or_default();
     assert!(seen.starts_with("GET /reports?page=2 HTTP/1.1"), "{seen}");
