@@ -178,11 +178,22 @@ impl ManagedPair {
     /// # Errors
     /// Node is not installed: run `cargo xtask test`.
     pub fn node(&self, name: &str) -> Result<Process> {
-        let world = json!({
+        self.node_with(name, json!({}))
+    }
+
+    /// The same, with `more` added to `given`.
+    ///
+    /// # Errors
+    /// As [`node`](Self::node).
+    pub fn node_with(&self, name: &str, mut more: Value) -> Result<Process> {
+        let mut world = json!({
             "url": self.control.base_url(),
             "shots": self.directory.path().join("shots"),
             "given": {"email": EMAIL, "password": self.password, "project": self.project()},
         });
+        if let (Some(given), Some(more)) = (world["given"].as_object_mut(), more.as_object_mut()) {
+            given.append(more);
+        }
         let mut command = command(name)?;
         command.env("SVC_TEST_WORLD", world.to_string());
         Process::start(&mut command, &self.directory.path().join("script.log"))
