@@ -65,7 +65,7 @@ async function inManyTabs(world, address) {
   page.clean();
 }
 
-/** A viewer of the workspace is told whom to ask, and continues at the same address as another user. */
+/** A viewer of the workspace sees whom to ask, and continues at the same address as another user. */
 async function withAnotherAccount(world, address) {
   const { given } = world;
   const invited = await fetch(`${world.url}/api/workspaces/${given.workspace}/invitations`, {

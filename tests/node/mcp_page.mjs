@@ -17,7 +17,7 @@ const IMPORTS = {
   "eventsource-parser/stream": "/packages/eventsource-parser/dist/stream.js",
   "content-type": "/packages/content-type/index.js",
 };
-// Not a module of browsers.
+// This package is not a module, which browsers need.
 const COMMON_JS = "content-type/index.js";
 
 await drive(async (world) => {
@@ -76,7 +76,7 @@ async function serve(world, request, response) {
   }
 }
 
-/** The module of the page. What it knows survives the redirects in the storage of its tab. */
+/** The module of the page. Its tokens and its verifier stay in the storage of its tab during redirects. */
 function client({ url, given }) {
   return `
 import { StreamableHTTPClientTransport } from "${SDK}/streamableHttp.js";

@@ -35,8 +35,8 @@ impl PublishedService {
 }
 
 /// ED-2, ED-4, ED-6: a user signs in with the administrator's account, sees the service, signs out
-/// and is refused. Ten tabs that open together all reach their page. A viewer of the workspace is told
-/// whom to ask, and continues with another account. A program gets the answers for programs.
+/// and is refused. Ten tabs that open together all reach their page. A viewer of the workspace sees whom
+/// to ask, and continues with another account. A program gets the answers for programs.
 #[test]
 fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
     let platform = Platform::up()?;
