@@ -89,7 +89,7 @@ pub(crate) struct Args {
     community: bool,
 
     /// Additional OAuth client with its redirect URI (repeatable; repeat the same id to add another
-    /// redirect URI). A URI on localhost without a port accepts every port
+    /// redirect URI). With a URI on localhost without a port, the client may use every port
     #[arg(long = "oauth-client", value_name = "ID=CALLBACK", value_parser = oauth_client, conflicts_with = "community")]
     oauth_clients: Vec<OauthClient>,
 

@@ -441,3 +441,29 @@ const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(30 * 24);
 const PROJECT_NAME: &str = "local";
 /// Time for open requests to finish. They are short, and a user waits at the terminal.
 const DRAIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_callback_on_this_machine_without_a_port_permits_every_port() {
+        for (callback, permits) in [
+            ("http://localhost/callback", true),
+            ("http://127.0.0.1?from=svc", true),
+            ("http://[::1]/callback", true),
+            ("http://localhost:3333/callback", false),
+            ("http://[::1]:3333/callback", false),
+            ("https://localhost/callback", false),
+            ("http://localhost.example/callback", false),
+            ("http://localhost@client.example/callback", false),
+        ] {
+            let client = OauthClient {
+                id: "a".to_owned(),
+                callback: callback.to_owned(),
+            };
+            let written = clients(&[client]);
+            assert_eq!(written[0]["loopback_any_port"], permits, "{callback}");
+        }
+    }
+}
