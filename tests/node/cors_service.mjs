@@ -1,5 +1,5 @@
 // An API that pages of other origins may read (CORS). It prints its address, and the test stops it.
-// `/seen` returns all requests so far, which the visitors of the tunnel sent.
+// Each answer has all requests so far, and the way in which the visitor was let in.
 import { createServer } from "node:http";
 
 const seen = [];
