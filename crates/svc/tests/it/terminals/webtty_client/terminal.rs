@@ -74,7 +74,7 @@ async fn a_shell_has_the_locale_and_the_colours_of_the_client() {
     assert_eq!(code, Some(0), "{text}");
 }
 
-/// WT-1: a stopped program gets no SIGWINCH, because another job is in the foreground.
+/// A stopped program gets no SIGWINCH, because another job is in the foreground.
 #[tokio::test]
 async fn a_client_that_continues_passes_on_the_size_from_meanwhile() {
     let home = Home::new();
