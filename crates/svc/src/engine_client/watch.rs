@@ -113,8 +113,13 @@ async fn draw(
     names: &Names,
 ) -> Result<(), Failure> {
     let mut state = "connecting".to_owned();
-    let mut resized = Signals::new(Signal::WindowChange)
-        .map_err(|error| Failure::from_error("signal handlers cannot be installed", error))?;
+    let listen = |signal| {
+        Signals::new(signal)
+            .map_err(|error| Failure::from_error("signal handlers cannot be installed", error))
+    };
+    let mut resized = listen(Signal::WindowChange)?;
+    // A program that is stopped gets no SIGWINCH, and another one may use the terminal.
+    let mut continued = listen(Signal::Continue)?;
     let mut screen = Screen::enter()?;
     let mut next = Instant::now();
     let mut is_stale = true;
@@ -133,6 +138,7 @@ async fn draw(
                 None => return Ok(()),
             },
             () = resized.recv() => is_stale = true,
+            () = continued.recv() => is_stale = true,
             () = sleep_until(next), if is_stale => {
                 let rows: Vec<_> = list
                     .objects()

@@ -81,12 +81,13 @@ impl ResizeEvents {
         })
     }
 
-    /// Returns when the size may have changed. Cancel safe.
+    /// Returns when the size may have changed: true if the program continues, and another one may
+    /// have used the terminal. Cancel safe.
     #[cfg(unix)]
-    pub(super) async fn next(&mut self) {
+    pub(super) async fn next(&mut self) -> bool {
         tokio::select! {
-            () = self.resized.recv() => {}
-            () = self.continued.recv() => {}
+            () = self.resized.recv() => false,
+            () = self.continued.recv() => true,
         }
     }
 
@@ -100,9 +101,10 @@ impl ResizeEvents {
         Ok(Self {})
     }
 
-    /// Returns when the size may have changed.
+    /// Returns when the size may have changed. Programs are not stopped here.
     #[cfg(not(unix))]
-    pub(super) async fn next(&mut self) {
+    pub(super) async fn next(&mut self) -> bool {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        false
     }
 }

@@ -77,7 +77,10 @@ impl TerminalView {
                 Ok(read) => Ok(UiEvent::Keys(keys.get(..read).unwrap_or_default().to_vec())),
                 Err(error) => Err(Failure::from_error("the terminal cannot be read", error)),
             },
-            () = self.resized.next() => {
+            is_continued = self.resized.next() => {
+                if is_continued {
+                    self.painter.forget();
+                }
                 self.stale = true;
                 Ok(UiEvent::Resized(window_size()))
             }

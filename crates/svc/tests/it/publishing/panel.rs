@@ -178,6 +178,12 @@ impl TerminalSession {
         self.parser.screen_mut().set_size(many(rows), many(columns));
     }
 
+    /// Prints on the terminal, like another program there.
+    pub(crate) fn print(&self, text: &str) {
+        let mut end = File::from(self.end.try_clone().unwrap());
+        end.write_all(text.as_bytes()).unwrap();
+    }
+
     pub(crate) fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }

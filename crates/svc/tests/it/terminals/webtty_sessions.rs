@@ -2,6 +2,7 @@
 //! user at a terminal, a second user who joins, and an AI client that is first refused and then
 //! granted control.
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -154,6 +155,40 @@ async fn wt_2_control_is_requested_refused_and_granted() {
     assert_eq!(owner.ended().await.0, Some(7));
     recorded(&home, id, participant).await;
     agent.leave().await;
+    assert_eq!(server.terminate().await.code, Some(0));
+    up.stop().await;
+}
+
+/// A shell that stops the program prints on its screen.
+#[tokio::test]
+async fn a_spectator_that_continues_draws_the_whole_screen() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let server = serve(&home).await;
+    let script = "echo ready; exec sh";
+    let shell = ["webtty", "client", "build", "--", "sh", "-c", script];
+    let mut owner = window(&home, &shell);
+    owner.until_text("ready").await;
+    owner.press("echo begun-$((1+1))\r");
+    owner.until_text("begun-2").await;
+    let session = only_session(&home).await;
+    let id = session["id"].as_str().unwrap();
+    let mut other = window(&home, &["webtty", "sessions", "join", id]);
+    let has_session = |screen: &vt100::Screen| {
+        let text = screen.contents();
+        text.contains("begun-2") && text.contains("read-only") && !text.contains("another job")
+    };
+    other.until(has_session).await;
+    other.signal(Signal::SIGSTOP);
+    other.is_in_state('T').await;
+    other.print("\x1b[2J\x1b[Hanother job");
+    other.until_text("another job").await;
+    other.signal(Signal::SIGCONT);
+    other.until(has_session).await;
+    other.press("~.");
+    assert_eq!(other.ended().await.0, Some(0));
+    owner.press("exit\r");
+    assert_eq!(owner.ended().await.0, Some(0));
     assert_eq!(server.terminate().await.code, Some(0));
     up.stop().await;
 }
