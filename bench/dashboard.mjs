@@ -112,9 +112,10 @@ async function follow(page, view, seconds) {
   });
   const traced = Math.min(seconds, MAX_TRACED_SECONDS);
   await page.waitForTimeout((seconds - traced) * 1_000);
-  await browser.startTracing(page, { categories: ["toplevel"] });
+  await browser.startTracing(page, { categories: ["toplevel", "devtools.timeline", "v8", "blink"] });
   await page.waitForTimeout(traced * 1_000);
-  const taskCpuMs = longestCpuMs(JSON.parse(await browser.stopTracing()).traceEvents);
+  const { traceEvents } = JSON.parse(await browser.stopTracing());
+  const taskCpuMs = longestCpuMs(traceEvents);
   const found = await page.evaluate(() => {
     clearInterval(window.bench.mover);
     const gaps = window.bench.gaps.slice().sort((one, other) => one - other);
@@ -122,7 +123,19 @@ async function follow(page, view, seconds) {
     return { tasks: window.bench.tasks, frames: gaps.length, frameP99: gaps[Math.floor(gaps.length * 0.99)], frameMax: gaps.at(-1), late, rows: document.querySelectorAll(".vrow").length };
   });
   await page.devtools.send("Network.disable");
-  print({ followed: { view, seconds, streamBytes, heapStart, heapEnd: await heap(page), taskCpuMs, ...found } });
+  print({ followed: { view, seconds, streamBytes, heapStart, heapEnd: await heap(page), taskCpuMs, taskParts: longestParts(traceEvents), ...found } });
+}
+
+/** CPU milliseconds of the longest task by activity, such as layout or the collection of garbage. */
+function longestParts(events) {
+  const mains = new Set(events.filter((one) => one.name === "thread_name" && one.args.name === "CrRendererMain").map((one) => `${one.pid} ${one.tid}`));
+  const own = events.filter((one) => one.tdur !== undefined && mains.has(`${one.pid} ${one.tid}`));
+  const task = own.reduce((most, one) => (most === undefined || one.tdur > most.tdur ? one : most), undefined);
+  if (task === undefined) return {};
+  const inside = own.filter((one) => one !== task && one.tid === task.tid && one.pid === task.pid && one.ts >= task.ts && one.ts + one.dur <= task.ts + task.dur);
+  const parts = {};
+  for (const one of inside.filter((one) => one.tdur >= 1_000)) parts[one.name] = Math.round((parts[one.name] ?? 0) + one.tdur / 1_000);
+  return parts;
 }
 
 /**

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::recording::export::affects_terminal;
-use crate::screen::{Attribute, Colour, Screen, Style, Underline, shown};
+use crate::screen::{Attribute, Colour, Screen, Style, Underline, printable};
 use crate::size::Size;
 
 /// The content of the terminal, so that only differences are drawn.

@@ -198,7 +198,7 @@ impl Screen {
     pub fn rows(&self) -> Vec<String> {
         let rows = self.terminal.screen().visible_lines();
         rows.map(|line| {
-            let text: String = line.chars().map(shown).collect();
+            let text: String = line.chars().map(printable).collect();
             text.trim_end().to_owned()
         })
         .collect()

@@ -237,7 +237,7 @@ fn keys<const N: usize>(keys: [&Vec<u8>; N]) -> Result<(), MessageError> {
         .try_for_each(|key| at_most("key material", key.len(), MAX_KEY))
 }
 
-fn each<T>(
+fn check_present<T>(
     part: Option<&T>,
     check: impl FnOnce(&T) -> Result<(), MessageError>,
 ) -> Result<(), MessageError> {

@@ -7,7 +7,7 @@
 use avt::parser::{AnsiMode, CtcOp, DecMode, Function, Parser};
 use avt::{Charset, Line, ScreenKind, Terminal};
 
-use super::filter::{Filter, shown};
+use super::filter::{Filter, printable};
 use super::row::{self, RowWriter};
 use super::scrollback::Scrollback;
 use super::style::{Style, Styles};

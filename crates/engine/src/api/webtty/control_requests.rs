@@ -116,7 +116,7 @@ pub(super) async fn resolve<A: LoadMetric>(
 
 /// Finds a participant of the caller: with credentials of the same chain, or of the user whose
 /// browser session it is. Other credentials of the account have participants of their own.
-fn own<N>(
+fn own_participant<N>(
     caller: &Caller<N>,
     session: &RunningSession,
     participant: &str,

@@ -15,7 +15,7 @@ use tty::{
     size::Size,
 };
 
-use super::signalled::ResizeEvents;
+use super::signals::ResizeEvents;
 use crate::{
     commands::forward::panel::screen::{self, is_available},
     failure::Failure,
