@@ -29,7 +29,7 @@ use crate::result::{self, MissingAccess};
 use crate::tools;
 use crate::tools::call;
 use crate::tools::call::BadArgument;
-use crate::tools::live::{LiveList, ProjectName};
+use crate::tools::live::{LiveList, LiveObject, ProjectName};
 use crate::tools::schema::CONFIRMED;
 use crate::tools::terminals::{Agent, TerminalRequest, TerminalTool, ToolImplementation};
 use crate::tools::{Call, Tool};
@@ -202,6 +202,9 @@ impl<B: Backend> Server<B> {
         if let Call::Live(list) = tool.call {
             return self.list_live(tool, list, arguments, caller).await;
         }
+        if let Call::LiveObject(object) = tool.call {
+            return self.operate_live(tool, object, arguments, caller).await;
+        }
         if let Call::Terminal(of) = tool.call {
             return self.terminal(tool, of, arguments, caller, agent).await;
         }
@@ -264,6 +267,25 @@ impl<B: Backend> Server<B> {
         }
         // The engine's names for the parts of `params` equal the tool's argument names.
         self.of_response(tool, &response, caller, str::to_owned)
+            .await
+    }
+
+    async fn operate_live(
+        &self,
+        tool: &Tool,
+        object: &LiveObject,
+        arguments: Map<String, Value>,
+        caller: &Extensions,
+    ) -> CallFuture {
+        let (project, request) = object.request(arguments)?;
+        let Some(needed) = object.permission() else {
+            return Ok(result::failure(NO_LIST));
+        };
+        let carried = self
+            .backend
+            .carry_to_engine(project, needed, request, caller);
+        let name_of = |field: &str| object.name_of(field);
+        self.of_response(tool, &carried.await, caller, name_of)
             .await
     }
 

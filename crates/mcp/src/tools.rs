@@ -16,7 +16,7 @@ use types::permission::Permission;
 
 pub use self::effect::Effect;
 pub(crate) use self::hints::{add_schemes, annotations, schemes};
-use self::live::LiveList;
+use self::live::{LiveList, LiveObject};
 use self::terminals::TerminalTool;
 
 /// One tool.
@@ -53,6 +53,8 @@ pub(crate) enum Call {
     ChangePlan,
     /// A list of the Engine API of the project's engine.
     Live(&'static LiveList),
+    /// An operation of the Engine API on one live object.
+    LiveObject(&'static LiveObject),
     /// A terminal tool.
     Terminal(&'static TerminalTool),
 }
@@ -214,22 +216,9 @@ pub const TOOLS: &[Tool] = &[
         effect: Effect::Reads,
         call: Call::Operation(records::EVENTS),
     },
-    Tool {
-        name: "svc_clients_list",
-        title: "List connected clients",
-        description: "The agents that are connected to the engine of a project at this moment; \
-                      filters narrow the list.",
-        effect: Effect::Reads,
-        call: Call::Live(live::CLIENTS),
-    },
-    Tool {
-        name: "svc_tunnels_list",
-        title: "List live tunnels",
-        description: "The tunnels of a project at this moment, with their addresses; filters \
-                      narrow the list.",
-        effect: Effect::Reads,
-        call: Call::Live(live::TUNNELS),
-    },
+    live::CLIENTS_LIST,
+    live::TUNNELS_LIST,
+    live::TUNNEL_CLOSE,
     terminals::LIST,
     terminals::EXEC,
     terminals::SESSIONS_LIST,
@@ -506,7 +495,11 @@ impl Tool {
     /// The operations of the control plane that it may call.
     pub(crate) fn operations(&self) -> Vec<&'static Operation> {
         match self.call {
-            Call::Discovery | Call::OpenApi | Call::Live(_) | Call::Terminal(_) => Vec::new(),
+            Call::Discovery
+            | Call::OpenApi
+            | Call::Live(_)
+            | Call::LiveObject(_)
+            | Call::Terminal(_) => Vec::new(),
             Call::Operation(operation) | Call::WithBody(operation, _) => vec![operation],
             Call::ByPathParameters(one, other) => vec![one, other],
             Call::CreateProject => vec![projects::CREATE],
@@ -524,6 +517,7 @@ impl Tool {
         let operations = self.operations().into_iter().chain(preview);
         let of_engine = match self.call {
             Call::Live(list) => list.operation(),
+            Call::LiveObject(object) => object.operation(),
             _ => None,
         };
         operations
@@ -536,6 +530,7 @@ impl Tool {
         let mut scopes = Vec::new();
         match self.call {
             Call::Live(list) => scopes.extend(list.permission()),
+            Call::LiveObject(object) => scopes.extend(object.permission()),
             Call::Terminal(tool) => scopes.extend(tool.scopes),
             _ => {}
         }

@@ -118,6 +118,7 @@ fn build_arguments(tool: &Tool, operation: &Operation) -> Vec<Argument> {
 pub(crate) fn input(tool: &Tool) -> Value {
     match tool.call {
         Call::Live(list) => return list.input(),
+        Call::LiveObject(object) => return object.input(),
         Call::Terminal(tool) => return tool.input(),
         _ => {}
     }
@@ -166,6 +167,7 @@ pub(crate) fn input(tool: &Tool) -> Value {
 pub(crate) fn output(tool: &Tool) -> Value {
     match tool.call {
         Call::Live(list) => return list.output(),
+        Call::LiveObject(_) => return done(),
         Call::Terminal(tool) => return (tool.output)(),
         _ => {}
     }
@@ -175,11 +177,7 @@ pub(crate) fn output(tool: &Tool) -> Value {
             "type": "object",
             "allOf": [reference(schema)],
         })),
-        Some(None) => json!({
-            "type": "object",
-            "properties": {"done": {"type": "boolean", "const": true}},
-            "required": ["done"],
-        }),
+        Some(None) => done(),
         None if matches!(tool.call, Call::OpenApi) => json!({
             "type": "object",
             "properties": {
@@ -209,6 +207,15 @@ pub(crate) fn output(tool: &Tool) -> Value {
             "required": ["service", "summary", "resource", "authorization", "tools", "permissions", "bundles"],
         }),
     }
+}
+
+/// Content of a tool whose operation has no response body.
+fn done() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"done": {"type": "boolean", "const": true}},
+        "required": ["done"],
+    })
 }
 
 /// The argument that confirms a cost.

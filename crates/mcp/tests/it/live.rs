@@ -1,12 +1,14 @@
-//! Lists of live objects: requests to the engine of a project, and results for the client.
+//! Live objects: requests to the engine of a project, and results for the client.
 
 use mcp::ProjectName;
 use serde_json::{Value, json};
+use types::permission::Permission;
 
 use crate::platform::{Platform, json_response};
 
 const CLIENTS: &str = "svc_clients_list";
 const TUNNELS: &str = "svc_tunnels_list";
+const CLOSE: &str = "svc_tunnel_close";
 
 fn by_id(more: Value) -> Value {
     let mut arguments = more;
@@ -85,6 +87,50 @@ async fn bad_arguments_cause_no_engine_request() {
         ),
     ] {
         let result = platform.call(Some("good"), CLIENTS, arguments).await;
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.starts_with(expected), "{expected}: {text}");
+        assert_eq!(result["isError"], true);
+    }
+    assert_eq!(platform.asked_of_engine(), []);
+}
+
+/// EN-7: the engine gets one request with its permission, and its refusal reaches the client.
+#[tokio::test]
+async fn en_7_a_tunnel_is_closed_by_its_id() {
+    let id = "tun_01h455vb4pex5vsknk084sn02q";
+    let platform = Platform::with(204, Value::Null);
+    let arguments = by_id(json!({"tunnel_id": id}));
+    let result = platform.call(Some("good"), CLOSE, arguments).await;
+    assert_eq!(result["structuredContent"], json!({"done": true}));
+    let all_asked = platform.asked_of_engine();
+    assert_eq!(all_asked.len(), 1, "{result}");
+    let request = &all_asked[0];
+    assert_eq!(request.method, "DELETE");
+    assert_eq!(request.address, format!("/api/tunnels/{id}"));
+    assert_eq!(request.needed, Permission::TunnelsTunnelsCreateDelete);
+    assert_eq!(request.project, ProjectName::Id("prj_1".to_owned()));
+
+    let problem = json!({"code": "invalid_request", "detail": "No.", "field": "id"});
+    let platform = Platform::with(400, problem);
+    let arguments = by_id(json!({"tunnel_id": id}));
+    let result = platform.call(Some("good"), CLOSE, arguments).await;
+    assert_eq!(result["_meta"]["svc/problem"]["argument"], "tunnel_id");
+}
+
+#[tokio::test]
+async fn a_close_without_a_valid_id_causes_no_engine_request() {
+    let platform = Platform::with(204, Value::Null);
+    for (arguments, expected) in [
+        (by_id(json!({})), "tunnel_id: missing"),
+        (by_id(json!({"tunnel_id": "../x"})), "tunnel_id: not an"),
+        (by_id(json!({"tunnel_id": 7})), "tunnel_id: not an"),
+        (
+            by_id(json!({"tunnel_id": "tun_1", "name": "web"})),
+            "name: unknown",
+        ),
+        (json!({"tunnel_id": "tun_1"}), "project_id: "),
+    ] {
+        let result = platform.call(Some("good"), CLOSE, arguments).await;
         let text = result["content"][0]["text"].as_str().unwrap();
         assert!(text.starts_with(expected), "{expected}: {text}");
         assert_eq!(result["isError"], true);

@@ -36,6 +36,7 @@ pub(crate) struct EngineRequest {
     pub(crate) project: ProjectName,
     /// The permission that the engine will require.
     pub(crate) needed: Permission,
+    pub(crate) method: String,
     /// Path and query.
     pub(crate) address: String,
     /// The body, if there is one.
@@ -113,6 +114,7 @@ impl Engines for Engine {
         let one = EngineRequest {
             project,
             needed,
+            method: request.method().to_string(),
             address: request.uri().to_string(),
             body: serde_json::from_slice(request.body()).unwrap_or_default(),
             headers: headers

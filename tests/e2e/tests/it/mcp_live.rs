@@ -57,6 +57,42 @@ fn mc_3_tools_list_live_objects() -> Result<()> {
     Ok(())
 }
 
+/// EN-7: a tunnel is closed with a token that may close tunnels, and its agent ends.
+#[test]
+fn en_7_a_tool_closes_a_tunnel() -> Result<()> {
+    let platform = Platform::up()?;
+    let tools = Tools(&platform);
+    let by_id = json!({"project_id": platform.ready()["project_id"]});
+    let target = Service::mirror()?.to_string();
+    let mut agent = platform.forward(&target, &["--name", "live"])?;
+    let listed = tools.call(tools.token(), "svc_tunnels_list", &by_id)?;
+    let mut tunnel = by_id.clone();
+    tunnel["tunnel_id"] = listed["structuredContent"]["tunnels"][0]["id"].clone();
+
+    let reader = tools.narrowed("tunnels.resources.read-only")?;
+    let refused = tools.call(&reader, "svc_tunnel_close", &tunnel)?;
+    let challenge = refused["_meta"]["mcp/www_authenticate"][0].as_str();
+    let challenge = challenge.with_context(|| refused.to_string())?;
+    ensure!(
+        challenge.contains("scope=\"tunnels.tunnels.create-delete\""),
+        "{challenge}"
+    );
+    let closed = tools.call(tools.token(), "svc_tunnel_close", &tunnel)?;
+    assert_eq!(
+        closed["structuredContent"],
+        json!({"done": true}),
+        "{closed}"
+    );
+    let ended = agent.process().wait_for_exit()?;
+    assert_eq!(ended, Some(1), "{}", agent.log());
+    let none = tools.call(tools.token(), "svc_tunnels_list", &by_id)?;
+    assert_eq!(none["structuredContent"], json!({"tunnels": []}), "{none}");
+    let gone = tools.call(tools.token(), "svc_tunnel_close", &tunnel)?;
+    let problem = &gone["_meta"]["svc/problem"];
+    assert_eq!(problem["code"], "not_found", "{gone}");
+    Ok(())
+}
+
 /// MC-6: a token without the permission gets a challenge. A token with only that permission gets
 /// the list.
 #[test]
