@@ -63,7 +63,7 @@ async fn keep_online(shared: &Arc<AgentState>) -> Option<crate::Refusal> {
         info!(error = %text, ?retry_in, "not connected to the engine");
         for entry in shared.entries() {
             if entry.is_closing() {
-                shared.finish(&entry, CloseReason::Asked);
+                shared.finish(&entry, entry.close_reason());
             } else {
                 entry.disconnected(&text, retry_in);
             }
@@ -158,7 +158,7 @@ async fn wait(shared: &AgentState, retry_in: Duration) -> bool {
             () = &mut over => return true,
             () = shared.woken() => {
                 for entry in shared.entries().iter().filter(|entry| entry.is_closing()) {
-                    shared.finish(entry, CloseReason::Asked);
+                    shared.finish(entry, entry.close_reason());
                 }
             }
         }

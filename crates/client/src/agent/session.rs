@@ -290,7 +290,7 @@ impl Session {
             let now = Instant::now();
             let tunnel = self.tunnels.get_mut(&entry.id);
             match tunnel {
-                None if entry.is_closing() => self.shared.finish(&entry, CloseReason::Asked),
+                None if entry.is_closing() => self.shared.finish(&entry, entry.close_reason()),
                 None => {
                     self.request_tunnel(&entry).await?;
                     let backoff = self.shared.config().backoff.clone();
@@ -315,7 +315,7 @@ impl Session {
                     }
                     Progress::Waiting { .. } if entry.is_closing() => {
                         self.tunnels.remove(&entry.id);
-                        self.shared.finish(&entry, CloseReason::Asked);
+                        self.shared.finish(&entry, entry.close_reason());
                     }
                     Progress::Waiting { until } if *until <= now => {
                         tunnel.step = Progress::Requested;
@@ -538,12 +538,24 @@ impl Session {
             });
         let Some((id, asked)) = ours else { return };
         self.shared.remove_route(tunnel_id);
+        let Some(tunnel) = self.tunnels.remove(&id) else {
+            return;
+        };
         let why = if asked {
-            CloseReason::Asked
+            tunnel.entry.close_reason()
         } else {
             announced.map_or(CloseReason::ByEngine, CloseReason::Refused)
         };
-        self.remove_tunnel(&id.to_string(), why);
+        if !self.is_replaced {
+            self.shared.finish(&tunnel.entry, why);
+        } else if let CloseReason::Refused(refusal) = why
+            && refusal.kind == RefusalKind::ClosedByCaller
+        {
+            // It must not be online at the new process either, which the other channel ensures. Every
+            // other end here is part of the move.
+            tunnel.entry.close_for(refusal);
+            self.shared.wake();
+        }
     }
 
     fn remove_tunnel(&mut self, request_id: &str, why: CloseReason) {
@@ -551,7 +563,7 @@ impl Session {
             .parse()
             .ok()
             .and_then(|id: u64| self.tunnels.remove(&id));
-        if let Some(tunnel) = tunnel.filter(|_| !self.is_replaced) {
+        if let Some(tunnel) = tunnel {
             self.shared.finish(&tunnel.entry, why);
         }
     }

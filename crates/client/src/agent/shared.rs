@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -31,7 +31,7 @@ use crate::agent::target::ForwardOptions;
 use crate::agent::tunnel::{CloseReason, MAX_WAITING, Status, VisitorQueue};
 use crate::connect::Connector;
 use crate::properties::Protocol;
-use crate::{Config, ConnectError, Properties, Stream};
+use crate::{Config, ConnectError, Properties, Refusal, Stream};
 
 /// The state of one agent.
 pub(crate) struct AgentState {
@@ -182,6 +182,7 @@ impl AgentState {
             status: watch::Sender::new(Status::Connecting),
             handler: Mutex::new(Handler::Queue(sender)),
             closing: AtomicBool::new(false),
+            announced_end: OnceLock::new(),
         });
         if self.stop.is_cancelled() {
             entry.set_status(Status::Closed(CloseReason::Asked));
@@ -279,6 +280,8 @@ pub(crate) struct Entry {
     status: watch::Sender<Status>,
     handler: Mutex<Handler>,
     closing: AtomicBool,
+    /// Reason for its end that the engine announced on an earlier channel.
+    announced_end: OnceLock<Refusal>,
 }
 
 /// Updates the requested properties just before a request.
@@ -358,6 +361,19 @@ impl Entry {
 
     pub(crate) fn ask_to_close(&self) {
         self.closing.store(true, Ordering::Release);
+    }
+
+    /// Closes the tunnel for a reason that an earlier channel received.
+    pub(crate) fn close_for(&self, reason: Refusal) {
+        // The first reason is kept.
+        self.announced_end.set(reason).ok();
+        self.ask_to_close();
+    }
+
+    /// The reason of an end that was requested here.
+    pub(crate) fn close_reason(&self) -> CloseReason {
+        let announced = self.announced_end.get().cloned();
+        announced.map_or(CloseReason::Asked, CloseReason::Refused)
     }
 
     /// Forwards every later stream to its destination. The returned value serves the waiting ones.

@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use svc_client::{Agent, Properties, Status, Tunnel};
+use svc_client::{Agent, CloseReason, Properties, RefusalKind, Status, Tunnel};
 use wire::{
     Error, ErrorCode, Kind,
-    message::{CloseTunnelRsp, MoveReq, ProxyConnReq},
+    message::{CloseTunnelRsp, MoveReq, ProxyConnReq, ServerMessage},
 };
 
 use super::{
@@ -153,6 +153,65 @@ async fn a_tunnel_that_is_closed_after_a_move_accepts_no_visitor_of_the_old_proc
     };
     assert_eq!(answer.error.unwrap().kind(), ErrorCode::TunnelNotFound);
     closing.abort();
+}
+
+/// A caller closed the tunnel `t-1` at the old process.
+async fn close_by_caller(earlier: &mut Peer) {
+    let message = ServerMessage::CLOSED_BY_CALLER.to_owned();
+    let announced = Kind::ServerMessage(ServerMessage { message });
+    earlier.send(announced).await;
+    let tunnel_id = "t-1".to_owned();
+    let closed = Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id });
+    earlier.send(closed).await;
+}
+
+/// Waits until the tunnel has ended because a caller closed it.
+async fn closed_by_caller(tunnel: &Tunnel) {
+    let status = until(tunnel, |status| matches!(status, Status::Closed(_))).await;
+    let Status::Closed(CloseReason::Refused(refusal)) = status else {
+        panic!("{status:?}")
+    };
+    assert_eq!(refusal.kind, RefusalKind::ClosedByCaller);
+}
+
+#[tokio::test]
+async fn a_tunnel_that_the_old_process_closes_is_not_requested_from_the_new_one() {
+    let (engine, agent, tunnel, mut earlier) = asked_to_move().await;
+    let mut next = engine.accept().await;
+    let hello = next.hello().await;
+    close_by_caller(&mut earlier).await;
+    // The refusal follows the end of the tunnel, because the agent handles messages in order.
+    earlier.send(visitor("unknown")).await;
+    let refusal = earlier.next().await;
+    assert!(matches!(refusal, Kind::ProxyConnRsp(_)), "{refusal:?}");
+    let _other = agent.open(Properties::http().named("other"));
+    next.welcome(&hello).await;
+    let request = next.tunnel_request().await;
+    let name = request.tunnel_properties.clone().unwrap().name;
+    assert_eq!(name.map(|name| name.value).as_deref(), Some("other"));
+    closed_by_caller(&tunnel).await;
+    // The move succeeds without that tunnel.
+    next.grant(&request, "t-2").await;
+    let answer = earlier.next().await;
+    assert!(matches!(answer, Kind::MoveRsp(_)), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_tunnel_that_the_old_process_closes_late_is_closed_at_the_new_one() {
+    let (engine, _agent, tunnel, mut earlier) = asked_to_move().await;
+    let mut next = engine.control().await;
+    let request = next.tunnel_request().await;
+    close_by_caller(&mut earlier).await;
+    next.grant(&request, "t-2").await;
+    let close = next.next().await;
+    let Kind::CloseTunnelReq(close) = close else {
+        panic!("{close:?}")
+    };
+    assert_eq!(close.tunnel_id, "t-2");
+    let tunnel_id = close.tunnel_id;
+    next.send(Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }))
+        .await;
+    closed_by_caller(&tunnel).await;
 }
 
 #[tokio::test]
