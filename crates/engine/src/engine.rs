@@ -384,11 +384,9 @@ fn spawn_refresh_tasks(core: &Arc<Core>) -> Result<(), StartError> {
     if let Auth::Keys(keys) = &core.config.auth {
         keep_keys_fresh(keys, core)?;
     }
-    if core.tenancy.directory().is_some() {
-        let changes = core.tokens.changes();
-        let reauthorizing = revocation::reauthorize_on_changes(Arc::clone(core), changes);
-        tokio::spawn(reauthorizing);
-    }
+    let changes = core.tokens.changes();
+    let reauthorizing = revocation::reauthorize_on_changes(Arc::clone(core), changes);
+    tokio::spawn(reauthorizing);
     if let Some(countries) = &core.countries {
         let stop = core.shutdown.drain().clone();
         tokio::spawn(Arc::clone(countries).reload_periodically(stop));

@@ -53,9 +53,9 @@ pub(super) const GET_TUNNEL: Operation = Operation::new(
 );
 pub(super) const CLOSE_TUNNEL: Operation = Operation {
     description: Some(
-        "The tunnel goes offline at once. On an engine of a platform its open requests and \
-         connections end; other engines let them finish. Its agent is notified. An agent of `svc` \
-         does not open the tunnel again before it is started again; other agents may.",
+        "The tunnel goes offline at once, and its open requests and connections end. Its agent is \
+         notified. An agent of `svc` does not open the tunnel again before it is started again; \
+         other agents may.",
     ),
     ..Operation::new(
         "close_engine_tunnel",

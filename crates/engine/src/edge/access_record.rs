@@ -300,7 +300,8 @@ impl AccessRecord {
         visitor: VisitorInfo<'_>,
         proof: Option<&Proof>,
     ) {
-        self.revocation_guard = RevocationGuard::register(&self.worker, tunnel, visitor, proof);
+        let guard = RevocationGuard::register(&self.worker, tunnel, visitor, proof);
+        self.revocation_guard = Some(guard);
         if let (Some(report), Some(reports)) = (&mut self.report, &self.worker.core.reports) {
             let meter = reports.usage.meter(&tunnel.project.id);
             meter.begin();

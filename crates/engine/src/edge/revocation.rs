@@ -2,9 +2,9 @@
 //! leaves the project, the project is suspended, an address is no longer trusted, or a caller of the
 //! Engine API closes the tunnel.
 //!
-//! Each worker of a managed engine keeps a list of its active visits. After a change every worker
-//! authorises the affected visits again and ends those that are no longer allowed. Each visit
-//! occupies one entry of a slab.
+//! Each worker keeps a list of its active visits. After a change every worker authorises the affected
+//! visits again and ends those that are no longer allowed. Each visit occupies one entry of a slab.
+//! On an engine without a platform only a close ends visits.
 
 mod active_visits;
 mod signal;
@@ -38,7 +38,11 @@ impl ActiveVisit {
     /// True if the visit is no longer allowed.
     fn is_denied(&self, core: &Core) -> bool {
         let tunnel = &self.tunnel;
-        if tunnel.is_closed_by_caller() || tunnel.agent.is_revoked() || core.has_lost_name(tunnel) {
+        // Without a platform the authorisation of a visit never changes.
+        if tunnel.is_closed_by_caller() || core.tenancy.directory().is_none() {
+            return tunnel.is_closed_by_caller();
+        }
+        if tunnel.agent.is_revoked() || core.has_lost_name(tunnel) {
             return true;
         }
         // The policy may not have needed the country when the visit started.
@@ -58,15 +62,13 @@ impl ActiveVisit {
 }
 
 impl RevocationGuard {
-    /// Adds an authorised visit. `None` on an engine without a platform, because authorisation
-    /// never changes there.
+    /// Adds an authorised visit.
     pub(crate) fn register(
         worker: &Arc<Worker>,
         tunnel: &Arc<LiveTunnel<Agent>>,
         visitor: VisitorInfo<'_>,
         proof: Option<&Proof>,
-    ) -> Option<Self> {
-        worker.core.tenancy.directory()?;
+    ) -> Self {
         let signal = Arc::<RevocationSignal>::default();
         let visit = Arc::new(ActiveVisit {
             tunnel: Arc::clone(tunnel),
@@ -82,7 +84,7 @@ impl RevocationGuard {
             signal,
         };
         guard.end_if_closed(tunnel);
-        Some(guard)
+        guard
     }
 
     /// Ends the visit if its tunnel was closed meanwhile: the round for that may have missed it.

@@ -6,7 +6,7 @@ mod domains;
 mod isolation;
 mod reporting;
 mod reserved_ports;
-mod revoked;
+pub(crate) mod revoked;
 mod servers;
 mod tokens;
 mod unknown_names;

@@ -3,11 +3,15 @@
 use client::{Agent, CloseReason, Properties, RefusalKind, Status};
 use serde_json::json;
 use testing::{RawVisitor, TestEngine, within};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use wire::Kind;
 use wire::message::{CloseTunnelRsp, ServerMessage};
 
 use crate::agent::raw_messages;
 use crate::agent::raw_messages::PlainAgent;
+use crate::managed::revoked::{
+    Duplex, assert_open, endless, ends, open, start_request, tcp_ports, tcp_visitor,
+};
 use crate::relay::Relay;
 
 async fn call(engine: &TestEngine, method: &str, path: &str) -> RawVisitor {
@@ -82,4 +86,47 @@ async fn our_agent_does_not_open_a_closed_tunnel_again() {
     );
     within("reconnect", back).await.unwrap();
     assert_eq!(names(&engine).await, ["kept"]);
+}
+
+/// EN-7: the visits of a closed tunnel end without a platform, too. Those of another tunnel stay.
+#[tokio::test]
+async fn en_7_visits_of_a_closed_tunnel_end_without_a_platform() {
+    let engine = TestEngine::start_with(&tcp_ports()).await;
+    let agent = engine.agent().await;
+    let service = endless().await;
+    let web = open(agent.clone(), Properties::http(), &service).await;
+    let tcp = open(agent.clone(), Properties::tcp(), &service).await;
+    let private = open(agent.clone(), Properties::private("db"), &service).await;
+    let other = open(agent, Properties::http(), &service).await;
+    let dialler = engine.agent().await;
+    let mut socket = tcp_visitor(&engine, &tcp).await;
+    let mut dialled = within("a dial", dialler.dial("db")).await.unwrap();
+    for stream in [&mut socket as &mut dyn Duplex, &mut dialled] {
+        stream.write_all(b"x").await.unwrap();
+        let mut ready = [0; 5];
+        within("the service", stream.read_exact(&mut ready))
+            .await
+            .unwrap();
+    }
+    let download = start_request(&engine, web.hostname(), "/", None).await;
+    let upgrade = start_request(&engine, web.hostname(), "/upgrade", None).await;
+    let mut stays = start_request(&engine, other.hostname(), "/upgrade", None).await;
+    let mut h2 = engine.visitor().h2(web.hostname()).await;
+    let request = http::Request::get(format!("https://{}/", web.hostname()))
+        .body(testing::H2Visitor::empty())
+        .unwrap();
+    let stream = h2.send(request).await.unwrap();
+    assert_eq!(stream.status(), 200);
+    for tunnel in [&web, &tcp, &private] {
+        assert_eq!(close(&engine, &tunnel.online().tunnel_id).await, 204);
+    }
+    ends(download).await;
+    ends(upgrade).await;
+    assert!(!testing::H2Visitor::collect(stream).await.is_complete);
+    for stream in [&mut socket as &mut dyn Duplex, &mut dialled] {
+        let mut rest = Vec::new();
+        // Either a reset or a close is an end.
+        within("the end", stream.read_to_end(&mut rest)).await.ok();
+    }
+    assert_open(&mut stays).await;
 }

@@ -73,7 +73,7 @@ async fn a_request_with_an_interim_response_is_refused_when_its_access_ends() {
 
 /// A service that starts an answer and never ends it. After an upgrade it echoes its input.
 /// Non-HTTP input is read and not answered.
-pub(super) async fn endless() -> Upstream {
+pub(crate) async fn endless() -> Upstream {
     Upstream::start(|mut stream, _| async move {
         let mut head = [0; 4096];
         let mut seen = stream.read(&mut head).await.unwrap_or(0);
@@ -117,7 +117,7 @@ async fn one_agent(sections: &str) -> (FakePlatform, TestEngine, Agent, String) 
     (platform, engine, agent, ann)
 }
 
-pub(super) async fn open(agent: Agent, properties: Properties, service: &Upstream) -> TestTunnel {
+pub(crate) async fn open(agent: Agent, properties: Properties, service: &Upstream) -> TestTunnel {
     let target: Target = service.addr().to_string().parse().unwrap();
     TestTunnel::open(agent, properties, target).await
 }
@@ -127,7 +127,7 @@ fn guarded() -> Properties {
 }
 
 /// An HTTP/1.1 request whose answer has started.
-pub(super) async fn start_request(
+pub(crate) async fn start_request(
     engine: &TestEngine,
     host: &str,
     target: &str,
@@ -148,13 +148,13 @@ pub(super) async fn start_request(
 }
 
 /// Checks that the upgraded visit is open by sending bytes that the service echoes.
-pub(super) async fn assert_open(visitor: &mut RawVisitor) {
+pub(crate) async fn assert_open(visitor: &mut RawVisitor) {
     visitor.send("still here").await;
     let back = within("the echo", visitor.read_exact(10)).await;
     assert_eq!(back.as_deref(), Some(&b"still here"[..]));
 }
 
-pub(super) async fn ends(mut visitor: RawVisitor) {
+pub(crate) async fn ends(mut visitor: RawVisitor) {
     within("the end of the visit", visitor.read_to_end()).await;
 }
 
@@ -497,19 +497,19 @@ async fn a_taken_down_hostname_is_refused_without_its_tunnel() {
     assert_eq!(offline.json()["code"], "tunnel_offline");
 }
 
-pub(super) trait Duplex:
+pub(crate) trait Duplex:
     tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send
 {
 }
 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send> Duplex for S {}
 
-pub(super) fn tcp_ports() -> String {
+pub(crate) fn tcp_ports() -> String {
     let ports = ports::lease_range(20);
     format!("tcp: {{port_range: '{}-{}'}}", ports.start(), ports.end())
 }
 
-pub(super) async fn tcp_visitor(engine: &TestEngine, tunnel: &TestTunnel) -> tokio::net::TcpStream {
+pub(crate) async fn tcp_visitor(engine: &TestEngine, tunnel: &TestTunnel) -> tokio::net::TcpStream {
     let port = tunnel.online().properties.port.unwrap();
     tokio::net::TcpStream::connect((engine.addr().ip(), port))
         .await
