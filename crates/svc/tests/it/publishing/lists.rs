@@ -6,10 +6,11 @@ use nix::{
     pty::{Winsize, openpty},
     sys::signal::Signal,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::installed::{alone, alone_at};
 use crate::program::{Home, RunningCommand};
+use crate::terminal::TerminalCommand;
 
 #[tokio::test]
 async fn a_watch_prints_changes_and_tunnels_lost_with_an_engine() {
@@ -73,6 +74,49 @@ async fn a_tunnel_is_closed_by_its_name_and_its_agent_ends() {
     assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
     assert_eq!(other.terminate().await.code, Some(0));
     up.stop().await;
+}
+
+/// A tunnel that ends while the command asks is not reported as closed by it.
+#[tokio::test]
+async fn only_tunnels_that_the_command_closed_are_reported() {
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    let (first, _) = publish_shared(&home).await;
+    let (second, id) = publish_shared(&home).await;
+    let mut watch = home.start(&["tunnels", "--watch"]);
+    for _ in 0..2 {
+        watch.until("added\tweb\t").await;
+    }
+    let mut close = TerminalCommand::start(&home, &["tunnels", "close", "web", "-o", "json"]);
+    close.until("(2 agents)").await;
+    first.terminate().await;
+    watch.until("removed\tweb\t").await;
+    close.answer("y\n");
+    let (code, stdout) = close.ended().await;
+    assert_eq!(code, Some(0), "{stdout}");
+    let closed: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(closed, json!([id]));
+    assert_eq!(second.ended().await.code, Some(1));
+
+    // Without any tunnel that it closed, the command fails.
+    let (last, _) = publish_shared(&home).await;
+    watch.until("added\tweb\t").await;
+    let mut close = TerminalCommand::start(&home, &["tunnels", "close", "web"]);
+    close.until("[y/N]").await;
+    last.terminate().await;
+    watch.until("removed\tweb\t").await;
+    close.answer("y\n");
+    assert_eq!(close.ended().await.0, Some(1));
+    watch.terminate().await;
+    up.stop().await;
+}
+
+/// An agent that shares the name `web` with others, and the id of its tunnel.
+async fn publish_shared(home: &Home) -> (RunningCommand, Value) {
+    let forward = ["forward", "9", "--name", "web", "--share", "-o", "json"];
+    let mut agent = home.start(&forward);
+    let online = agent.json_where(|line| line["status"] == "online").await;
+    (agent, online["tunnel_id"].clone())
 }
 
 #[tokio::test]
