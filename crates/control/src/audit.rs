@@ -171,6 +171,7 @@ actions! {
     UserCreated "user.created"
     UserSuspended "user.suspended"
     UserResumed "user.resumed"
+    RoleChanged "user.role_changed"
     PasswordChanged "user.password_changed"
     PasswordReset "user.password_reset"
     ResetRequested "user.reset_requested"

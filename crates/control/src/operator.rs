@@ -4,6 +4,7 @@ mod api;
 mod engines;
 pub(crate) mod first_admin;
 mod pages;
+mod role;
 mod sessions;
 mod suspend;
 mod takedowns;
@@ -24,6 +25,7 @@ pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .serve(operations::LIST_USERS, api::list_users)
         .serve(operations::GET_USER, api::get_user)
+        .serve(operations::CHANGE_USER, role::change)
         .serve(operations::SUSPEND_USER, api::suspend_user)
         .serve(operations::RESUME_USER, api::resume_user)
         .serve(operations::LIST_USER_SESSIONS, sessions::list)

@@ -42,6 +42,23 @@ pub const GET_USER: &Operation = &get(
     "OperatorUser",
 );
 
+/// Makes a user an operator, or an operator a user.
+pub const CHANGE_USER: &Operation = &Operation {
+    body: Some(Body::required(
+        "OperatorUserChange",
+        || json!({"role": "admin"}),
+    )),
+    refusals: &[409],
+    ..Operation::new(
+        "change_operator_user",
+        Method::Patch,
+        "/api/operator/users/{user_id}",
+        "Change the role of a user in the installation",
+        WRITE,
+        Answer::json(200, "OperatorUser"),
+    )
+};
+
 /// Suspends a user: the user cannot sign in, and the user's credentials stop working.
 pub const SUSPEND_USER: &Operation = &suspend(
     "suspend_operator_user",
@@ -188,6 +205,7 @@ pub const LIST_ENGINES: &Operation = &Operation {
 pub const OPERATIONS: &[&Operation] = &[
     LIST_USERS,
     GET_USER,
+    CHANGE_USER,
     SUSPEND_USER,
     RESUME_USER,
     LIST_USER_SESSIONS,
@@ -210,6 +228,7 @@ pub(super) fn schemas(schemas: &mut Schemas) {
     add::<OperatorProjectList>(schemas);
     add::<OperatorEngineList>(schemas);
     add::<Suspend>(schemas);
+    add::<OperatorUserChange>(schemas);
 }
 
 const fn get(
@@ -292,6 +311,21 @@ pub struct Suspend {
     pub reason: String,
 }
 
+/// A change to a user.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OperatorUserChange {
+    pub role: InstallationRole,
+}
+
+/// Role of a user in the installation: a user, or an operator (`admin`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InstallationRole {
+    User,
+    Admin,
+}
+
 page! {
     /// A page of users.
     pub struct OperatorUserList {
@@ -319,6 +353,11 @@ pub struct OperatorUser {
     pub email_verified: bool,
     /// True if a second factor is set up for signing in.
     pub second_factor: bool,
+    /// Approximate time of the newest use of a browser session or credential that is still stored;
+    /// absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, format = DateTime)]
+    pub last_seen_at: Option<String>,
     #[schema(format = DateTime)]
     pub created_at: String,
     #[schema(format = DateTime)]

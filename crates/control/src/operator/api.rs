@@ -37,8 +37,11 @@ pub(super) async fn list_users(
     let mut read = app.store.read().await?;
     let (search, sort, order) = (list.search.as_deref(), list.sort, list.order);
     let found = users::list(&mut read, search, sort, order, list.page.rows()).await?;
+    let ids: Vec<_> = found.items.iter().map(|user| user.id).collect();
+    let uses = users::last_uses(&mut read, &ids).await?;
+    let users = found.items.into_iter();
     Ok(Json(OperatorUserList {
-        users: found.items.into_iter().map(user).collect(),
+        users: users.map(|row| user(row, &uses)).collect(),
         paging: list.page.position(found.total),
     }))
 }
@@ -50,7 +53,9 @@ pub(super) async fn get_user(
 ) -> HandlerResult<Json<OperatorUser>> {
     let mut read = app.store.read().await?;
     let found = users::by_id(&mut read, parse_id(&id)?).await?;
-    found.map(user).map(Json).ok_or_else(missing)
+    let found = found.ok_or_else(missing)?;
+    let uses = users::last_uses(&mut read, &[found.id]).await?;
+    Ok(Json(user(found, &uses)))
 }
 
 pub(super) async fn suspend_user(
@@ -224,7 +229,8 @@ fn missing() -> Refusal {
     Problem::not_found().into()
 }
 
-fn user(row: users::User) -> OperatorUser {
+fn user(row: users::User, uses: &[users::LastUse]) -> OperatorUser {
+    let last_use = uses.iter().find(|last| last.user_id == row.id);
     OperatorUser {
         id: row.id.to_string(),
         email: row.email,
@@ -233,6 +239,7 @@ fn user(row: users::User) -> OperatorUser {
         status: row.status.as_str().to_owned(),
         email_verified: row.email_verified,
         second_factor: row.totp_confirmed_at.is_some(),
+        last_seen_at: last_use.map(|last| date(last.used_at)),
         created_at: date(row.created_at),
         updated_at: date(row.updated_at),
     }

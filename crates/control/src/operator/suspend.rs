@@ -164,8 +164,9 @@ pub async fn resume(
 }
 
 /// Checks under the lock that the caller is still an operator. Of two operators who suspend each
-/// other at the same time, only one succeeds. So at least one always remains.
-async fn require_operator(tx: &mut Tx, id: UserId) -> HandlerResult<()> {
+/// other, or end each other's role, at the same time, only one succeeds. So at least one always
+/// remains.
+pub(super) async fn require_operator(tx: &mut Tx, id: UserId) -> HandlerResult<()> {
     Lock::Operators.take(tx).await?;
     let user = users::by_id(tx, id).await?;
     let is_one = |user: &users::User| user.role == Role::Admin && user.status == Status::Active;
@@ -174,7 +175,7 @@ async fn require_operator(tx: &mut Tx, id: UserId) -> HandlerResult<()> {
 
 const ALREADY: &str = "It is already suspended.";
 
-fn conflict(detail: &'static str) -> Refusal {
+pub(super) fn conflict(detail: &'static str) -> Refusal {
     Problem::conflict().with_detail(detail).into()
 }
 

@@ -51,6 +51,16 @@ record! {
     }
 }
 
+record! {
+    /// The last use of an account.
+    pub struct LastUse from "sessions" {
+        /// The person.
+        pub user_id: UserId,
+        /// Approximate time.
+        pub used_at: Timestamp,
+    }
+}
+
 words! {
     /// Status of an account.
     pub enum Status {
@@ -146,6 +156,10 @@ statements! {
     ADD_RECOVERY_CODE = "INSERT INTO recovery_codes (user_id, hash) VALUES ($1, $2)";
     USE_RECOVERY_CODE = "UPDATE recovery_codes SET used_at = $3 \
         WHERE user_id = $1 AND hash = $2 AND used_at IS NULL";
+    LAST_USES = "SELECT user_id, MAX(used_at) AS used_at FROM (\
+        SELECT user_id, last_seen_at AS used_at FROM sessions WHERE user_id IN_LIST($1) \
+        UNION ALL SELECT user_id, last_used_at AS used_at FROM credentials \
+        WHERE user_id IN_LIST($1) AND last_used_at IS NOT NULL) AS uses GROUP BY user_id";
     COUNT = "SELECT COUNT(*) AS n FROM users WHERE search LIKE $1 ESCAPE '!'";
 }
 
@@ -223,6 +237,12 @@ pub async fn list(
         .bind(&pattern)
         .page(COUNT, conn, paging)
         .await
+}
+
+/// The newest uses of stored sessions and credentials of these people. A person without any is left
+/// out.
+pub async fn last_uses(conn: &mut Conn, people: &[UserId]) -> Result<Vec<LastUse>, Error> {
+    sql(LAST_USES).bind(people).all(conn).await
 }
 
 /// Changes the display name.

@@ -22,6 +22,8 @@ interface Row {
   readonly cells: readonly ComponentChildren[];
   readonly facts: readonly (readonly [string, ComponentChildren])[];
   readonly isSelf: boolean;
+  /** True for an operator of the installation; undefined if the row is no user. */
+  readonly isOperator?: boolean;
 }
 
 interface Paged {
@@ -44,16 +46,19 @@ interface ListProps {
   load: (query: Query, signal: AbortSignal) => Promise<Paged>;
   suspend: (id: string, reason: string) => Promise<unknown>;
   resume: (id: string) => Promise<unknown>;
+  /** Makes a user an operator, or ends that. */
+  setOperator?: (id: string, isOperator: boolean) => Promise<unknown>;
   /** More about the chosen row, below its facts. */
   more?: (id: string) => ComponentChildren;
 }
 
-function List({ title, kind, columns, load, suspend, resume, more }: ListProps) {
+function List({ title, kind, columns, load, suspend, resume, setOperator, more }: ListProps) {
   const [q, setQ] = useFilter("q");
   const [page, setPage] = usePage();
   const [chosen, setChosen] = useFilter("chosen");
   const [suspended, setSuspended] = useState<Row | undefined>(undefined);
   const [resumed, setResumed] = useState<Row | undefined>(undefined);
+  const [appointed, setAppointed] = useState<Row | undefined>(undefined);
   const list = useResource(`installation/${kind}/${q}/${page}`, (signal) => load({ page, pageSize: 50, q }, signal), { every: 30_000 });
   const one = list.data?.rows.find((row) => row.id === chosen);
   return (
@@ -80,11 +85,14 @@ function List({ title, kind, columns, load, suspend, resume, more }: ListProps) 
           )}
         </PagedList>
       </Card>
-      {one !== undefined && suspended === undefined && resumed === undefined && (
+      {one !== undefined && suspended === undefined && resumed === undefined && appointed === undefined && (
         <Dialog title={one.name} isWide={more !== undefined} onClose={() => setChosen("", true)}>
           <Facts rows={[...one.facts, ["Status", <Status key="status" of={one.status} />], ["Id", <code key="id">{one.id}</code>]]} />
           {more?.(one.id)}
           <div class="buttons">
+            {setOperator !== undefined && !one.isSelf && (one.isOperator === true || one.status === "active") && (
+              <Button onClick={() => setAppointed(one)}>{one.isOperator === true ? "End the role of an operator" : "Make an operator"}</Button>
+            )}
             {one.status === "suspended" ? (
               <Button onClick={() => setResumed(one)}>Resume</Button>
             ) : (
@@ -102,8 +110,29 @@ function List({ title, kind, columns, load, suspend, resume, more }: ListProps) 
           Its use is allowed again immediately.
         </Confirm>
       )}
+      {appointed !== undefined && setOperator !== undefined && <Appoint row={appointed} setOperator={setOperator} onClose={() => setAppointed(undefined)} />}
       {suspended !== undefined && <Suspend row={suspended} kind={kind} suspend={suspend} onClose={() => setSuspended(undefined)} />}
     </Page>
+  );
+}
+
+/** Makes the user of a row an operator, or ends that. */
+function Appoint({ row, setOperator, onClose }: { row: Row; setOperator: (id: string, isOperator: boolean) => Promise<unknown>; onClose: () => void }) {
+  const isOperator = row.isOperator === true;
+  return (
+    <Confirm
+      title={isOperator ? `End the role of ${row.name}` : `Make ${row.name} an operator`}
+      verb={isOperator ? "End the role" : "Make an operator"}
+      typed={isOperator ? undefined : row.name}
+      done={isOperator ? `${row.name} is no operator any more.` : `${row.name} is an operator now.`}
+      onClose={onClose}
+      action={async () => {
+        await setOperator(row.id, !isOperator);
+        invalidate("installation/users");
+      }}
+    >
+      {isOperator ? "The user keeps the account, and its workspaces and projects." : "Operators can suspend every user, workspace and project, and make other users operators. Credentials of this user that are not restricted get this right, too."}
+    </Confirm>
   );
 }
 
@@ -135,7 +164,7 @@ export function OperatorUsers() {
     <List
       title="Users"
       kind="users"
-      columns={["User", "Role", "Second factor", "Created"]}
+      columns={["User", "Role", "Second factor", "Last seen", "Created"]}
       load={async (query, signal) => {
         const { users, ...paging } = await call("get", "/api/operator/users", { query, signal });
         const rows = users.map((one) => ({
@@ -150,14 +179,17 @@ export function OperatorUsers() {
             </div>,
             one.role === "admin" ? <Pill tone="warn">operator</Pill> : one.role,
             one.secondFactor ? "yes" : <span class="quiet">no</span>,
+            one.lastSeenAt === undefined ? <span class="quiet">–</span> : <Time at={one.lastSeenAt} />,
             <Time at={one.createdAt} />,
           ],
-          facts: [["Mail", `${one.email}${one.emailVerified ? "" : " (not confirmed)"}`], ["Role", one.role], ["Second factor", one.secondFactor ? "yes" : "no"], ["Created", <Time key="created" at={one.createdAt} />], ["Changed", <Time key="changed" at={one.updatedAt} />]] as const,
+          facts: [["Mail", `${one.email}${one.emailVerified ? "" : " (not confirmed)"}`], ["Role", one.role], ["Second factor", one.secondFactor ? "yes" : "no"], ["Last seen", one.lastSeenAt === undefined ? undefined : <Time key="seen" at={one.lastSeenAt} />], ["Created", <Time key="created" at={one.createdAt} />], ["Changed", <Time key="changed" at={one.updatedAt} />]] as const,
+          isOperator: one.role === "admin",
         }));
         return { ...paging, rows };
       }}
       suspend={(id, reason) => call("post", "/api/operator/users/{user_id}/suspend", { path: { user_id: id }, body: { reason } })}
       resume={(id) => call("post", "/api/operator/users/{user_id}/resume", { path: { user_id: id } })}
+      setOperator={(id, isOperator) => call("patch", "/api/operator/users/{user_id}", { path: { user_id: id }, body: { role: isOperator ? "admin" : "user" } })}
       more={(id) => <UserSessions user={id} />}
     />
   );

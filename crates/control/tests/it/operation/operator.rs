@@ -13,6 +13,7 @@ both! {
     a_suspended_user_has_no_access_until_resumed,
     sessions_of_a_user_are_listed_and_ended,
     the_last_operator_cannot_be_removed,
+    an_operator_makes_users_operators_and_ends_it,
     a_suspended_workspace_is_read_and_not_used,
     a_suspended_project_is_unavailable,
     projects_of_a_suspended_workspace_get_no_tokens,
@@ -245,6 +246,65 @@ async fn the_last_operator_cannot_be_removed(control: TestControl) {
     );
     let mut read = control.app.store.read().await.unwrap();
     assert!(users::any_admin(&mut read).await.unwrap());
+}
+
+async fn an_operator_makes_users_operators_and_ends_it(control: TestControl) {
+    let ops = operator(&control, "ops").await;
+    let (ada, eve) = (control.person("ada").await, control.person("eve").await);
+    let change = async |who: &Person, whom: &Person, body: Value| {
+        let path = format!("/api/operator/users/{}", whom.user);
+        let answer = control.send(Method::PATCH, &path, Some(&who.token), Some(&body));
+        answer.await
+    };
+    let (admin, user) = (json!({"role": "admin"}), json!({"role": "user"}));
+    let refused = change(&ada, &ada, admin.clone()).await;
+    assert_eq!(refused.problem(), (404, "not_found".to_owned()));
+    for bad in [
+        json!({}),
+        json!({"role": "owner"}),
+        json!({"role": "admin", "x": 1}),
+    ] {
+        assert_eq!(change(&ops, &ada, bad.clone()).await.status, 400, "{bad}");
+    }
+    let own = change(&ops, &ops, user.clone()).await;
+    assert_eq!(own.problem(), (409, "conflict".to_owned()));
+
+    let changed = change(&ops, &ada, admin.clone()).await.expect(200);
+    assert_eq!(changed["role"], "admin");
+    // It takes effect at once, and a repetition changes nothing.
+    let unused = change(&ada, &eve, admin.clone()).await.expect(200);
+    assert!(unused.get("lastSeenAt").is_none(), "{unused}");
+    let list = control.get("/api/operator/users?q=ADA@", &ops.token).await;
+    let list = list.expect(200);
+    assert!(list["users"][0]["lastSeenAt"].is_string(), "{list}");
+    change(&ops, &ada, admin.clone()).await.expect(200);
+    let changed = change(&ops, &ada, user.clone()).await.expect(200);
+    assert_eq!(changed["role"], "user");
+    let refused = control.get("/api/operator/users", &ada.token).await;
+    assert_eq!(refused.status, 404);
+
+    // Of two operators who end each other's role at the same time, one remains.
+    let (a, b) = tokio::join!(
+        change(&ops, &eve, user.clone()),
+        change(&eve, &ops, user.clone())
+    );
+    let statuses = [a.status, b.status];
+    assert!(
+        statuses.contains(&200) && statuses.contains(&404),
+        "{statuses:?}"
+    );
+    let remains = if a.status == 200 { &ops } else { &eve };
+    let entries = audit(&control, remains).await;
+    let changes = entries
+        .iter()
+        .filter(|entry| entry.0 == "user.role_changed");
+    assert_eq!(changes.count(), 4, "{entries:?}");
+
+    let suspend = format!("/api/operator/users/{}/suspend", ada.user);
+    let suspended = control.post(&suspend, &remains.token, &reason()).await;
+    assert_eq!(suspended.status, 200);
+    let refused = change(remains, &ada, admin).await;
+    assert_eq!(refused.problem(), (409, "conflict".to_owned()));
 }
 
 async fn a_suspended_workspace_is_read_and_not_used(control: TestControl) {
