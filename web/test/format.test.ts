@@ -4,6 +4,7 @@ import { accessRules, sentence } from "../src/format/access";
 import { ruleSentence, ruleStep } from "../src/format/advice";
 import { linksByAddress } from "../src/format/links";
 import { costText, isPossible, limitText } from "../src/format/plan";
+import { agentSettings } from "../src/format/settings";
 import { opensWithToken, tokenLink, visitorCredential, ways } from "../src/format/share";
 import { bytes, csv, millis, price, rate, relative, words } from "../src/format/text";
 import { readVisit, statusClass } from "../src/format/visit";
@@ -53,6 +54,18 @@ test("the access sentence states who may visit", () => {
   const settings = { publicAccessPolicy: "auth-required", publishedTcpEnabled: true } as const;
   assert.match(sentence({ publish: true }, settings), /^No visitor is admitted/);
   assert.ok(accessRules({ publish: true, token_auth: true }, settings).some((rule) => rule.owner === "project"));
+  // `identity` admits no one: the service receives these fields of visitors that have signed in.
+  assert.equal(sentence({ publish: true, svc_auth: true, identity: ["email"] }, undefined), "Visitors must sign in as a member of the workspace.");
+});
+
+test("each setting of an agent has the option that changes it", () => {
+  const settings = agentSettings({ name: "shop", protocol: "http", upstream_tls: true, time_to_first_byte_seconds: 30, identity: ["email", "name"], labels: { team: "web", "<b>": "x" } });
+  assert.deepEqual(
+    settings.map(({ value, option }) => `${option} ${value}`),
+    ["--name shop", "--protocol http", "--upstream-tls yes", "--time-to-first-byte 30 s", "--identity email, name", "--label team=web, <b>=x"],
+  );
+  const changes = accessRules({ publish: false, geo_ip: ["CH"], tls_min_version: "tls1.3" }, undefined).map((rule) => rule.change);
+  assert.deepEqual(changes, ["--no-publish", "--geoip", "--tls-min-version"]);
 });
 
 test("a visit is read with distrust", () => {
@@ -160,7 +173,8 @@ test("a tunnel offers a token only if one opens it, and names its other proofs",
   assert.equal(opensWithToken({ publish: false, name: "db" }), true);
   assert.equal(opensWithToken({ publish: false }), false, "nothing dials it");
   assert.deepEqual(ways({ publish: true, token_auth: true }), []);
-  const all = ways({ basic_auth: true, svc_auth: true, mtls_auth: true, identity: ["<b>@example.com"] });
-  assert.deepEqual(all.map((way) => way.name), ["Link password", "Sign-in", "Identities", "Client certificate"]);
-  assert.match(all[2]?.text ?? "", /<b>@example\.com/);
+  const all = ways({ basic_auth: true, svc_auth: true, mtls_auth: true });
+  assert.deepEqual(all.map((way) => way.name), ["Link password", "Sign-in", "Client certificate"]);
+  // The service receives these fields of visitors that have signed in.
+  assert.deepEqual(ways({ svc_auth: true, identity: ["email"] }), ways({ svc_auth: true }));
 });

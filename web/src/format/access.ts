@@ -18,7 +18,6 @@ export interface AccessRule {
 export function proofs(tunnel: Tunnel): string[] {
   const kinds: string[] = [];
   if (tunnel.svc_auth === true) kinds.push("sign in as a member of the workspace");
-  if (tunnel.identity !== undefined && tunnel.identity.length > 0) kinds.push("sign in with a listed identity");
   if (tunnel.token_auth === true) kinds.push("send a token");
   if (tunnel.mtls_auth === true) kinds.push("present a client certificate");
   if (tunnel.basic_auth === true) kinds.push("enter a link password");
@@ -47,17 +46,16 @@ export function accessRules(tunnel: Tunnel, settings: Settings | undefined): Acc
     if (value !== undefined && value !== "") rules.push({ name, value, owner: "agent", change });
   };
   const flag = (value: boolean | undefined) => (value === undefined ? undefined : value ? "required" : "off");
-  agent("Published", tunnel.publish === true ? "yes" : "no, private", "--publish");
+  agent("Published", tunnel.publish === true ? "yes" : "no, private", "--no-publish");
   agent("Sign-in of the workspace", flag(tunnel.svc_auth), "--svc-auth");
   agent("Token", flag(tunnel.token_auth), "--token-auth");
   agent("Client certificate", flag(tunnel.mtls_auth), "--mtls-auth");
   agent("Link password", flag(tunnel.basic_auth), "--basic-auth");
-  agent("Identities", tunnel.identity?.join(", "), "svc forward --help");
   agent("Challenge", flag(tunnel.challenge_mode), "--challenge-mode");
   agent("Trusted addresses", tunnel.trusted_ips?.join(", "), "--trusted-ips");
-  agent("Countries", tunnel.geo_ip?.join(", "), "--geo-ip");
+  agent("Countries", tunnel.geo_ip?.join(", "), "--geoip");
   agent("Origins", tunnel.allowed_origins?.join(", "), "--allowed-origins");
-  agent("Minimum TLS", tunnel.tls_min_version, "svc forward --help");
+  agent("Minimum TLS", tunnel.tls_min_version, "--tls-min-version");
   if (settings !== undefined) {
     const project = (name: string, value: string) => rules.push({ name, value, owner: "project", change: "Project settings" });
     project("Public access", POLICY[settings.publicAccessPolicy]);

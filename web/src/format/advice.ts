@@ -13,7 +13,7 @@ const SENTENCES: Readonly<Record<string, string>> = {
 };
 
 const STEPS: Readonly<Record<string, string>> = {
-  private: "Connect to it with `svc dial`, or publish it with `svc forward --publish`.",
+  private: "Connect to it with `svc dial`, or publish it: start its agent without `--no-publish`.",
   suspended: "See the project's status with `svc project list`.",
   taken_down: "See the operator's reason with `svc project takedowns`.",
   unenforceable: "Remove the access rule, or use an engine that supports it.",

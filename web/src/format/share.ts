@@ -15,7 +15,6 @@ export function ways(tunnel: Tunnel): Way[] {
   const found: Way[] = [];
   if (tunnel.basic_auth === true) found.push({ name: "Link password", text: "It was chosen where the agent runs, and only its hash is known here. Send it by another way than the address." });
   if (tunnel.svc_auth === true) found.push({ name: "Sign-in", text: "Members of the workspace sign in with their account." });
-  if (tunnel.identity !== undefined && tunnel.identity.length > 0) found.push({ name: "Identities", text: `These sign in: ${tunnel.identity.join(", ")}.` });
   if (tunnel.mtls_auth === true) found.push({ name: "Client certificate", text: "Register the visitor's certificate, or its authority, as a credential." });
   return found;
 }

@@ -3,12 +3,13 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { useSettings } from "../../api/data";
 import { accessRules, sentence } from "../../format/access";
+import { agentSettings } from "../../format/settings";
 import type { Client, Tunnel as LiveTunnel } from "../../live/objects";
 import { type LiveView, useLive } from "../../live/project";
 import { successorOf } from "../../live/successor";
 import { navigate, useAddress, useFilter } from "../../router/location";
 import { to, withQuery } from "../../router/match";
-import { Button, ButtonLink, Card, Code, Empty, Facts, Labels, Page, Pill, Skeleton, Status, Tabs, Time } from "../../ui/parts";
+import { Button, ButtonLink, Card, Code, Empty, Facts, Page, Pill, Skeleton, Status, Tabs, Time } from "../../ui/parts";
 import { Table } from "../../ui/table";
 import { browserLink, dialAddress, nameOf, visitAddress } from "../address";
 import { TrafficGraphs } from "../traffic";
@@ -138,24 +139,30 @@ function Details({ project, tunnel, agents }: { project: string; tunnel: LiveTun
       </div>
       {tunnel.name !== undefined && <TrafficGraphs project={project} tunnel={tunnel.name} />}
       <Card title="Settings" actions={<span class="small quiet">Set by the agent</span>}>
+        <Table label="Settings" columns={["Setting", "Value", "Change it with"]}>
+          {agentSettings(tunnel).map((setting) => (
+            <tr key={setting.name}>
+              <td>{setting.name}</td>
+              <td>{setting.value}</td>
+              <td>
+                <code>{setting.option}</code>
+              </td>
+            </tr>
+          ))}
+        </Table>
+        <p class="quiet small">
+          Options of <code>svc forward</code>. The file of <code>svc run</code> has the same settings.
+        </p>
+      </Card>
+      <Card title="About this tunnel">
         <Facts
           rows={[
-            ["Protocol", tunnel.protocol ?? "http"],
-            ["HTTP version", tunnel.http_version],
-            ["Type", tunnel.type],
-            ["TLS", tunnel.tls_mode],
-            ["TLS to the service", tunnel.upstream_tls === undefined ? undefined : tunnel.upstream_tls ? "yes" : "no"],
-            ["Wait for the first byte", tunnel.time_to_first_byte_seconds === undefined ? undefined : `${tunnel.time_to_first_byte_seconds} s`],
-            ["Labels", Object.keys(tunnel.labels ?? {}).length === 0 ? undefined : <Labels key="labels" of={tunnel.labels} />],
             ["Region", tunnel.region],
             ["Online since", <Time key="since" at={tunnel.creation_date} />],
             ["User", tunnel.user_id],
             ["Id", <code key="id">{tunnel.id}</code>],
           ]}
         />
-        <p class="quiet small">
-          Options of <code>svc forward</code>, or of the file of <code>svc run</code>, change these settings.
-        </p>
       </Card>
     </>
   );

@@ -21,7 +21,9 @@ pub(super) fn sentence(rule: &str) -> Option<&'static str> {
 /// Suggested fix after this rule refused a visitor.
 pub(super) fn next_step(rule: &str) -> Option<&'static str> {
     Some(match rule {
-        "private" => "connect to it with `svc dial`, or publish it with `svc forward --publish`",
+        "private" => {
+            "connect to it with `svc dial`, or publish it: start its agent without `--no-publish`"
+        }
         "suspended" => "see the project's status with `svc project list`",
         "taken_down" => "see the operator's reason with `svc project takedowns`",
         "unenforceable" => "remove the access rule, or use an engine that supports it",

@@ -139,3 +139,21 @@ async fn each_command_has_a_manual_page() {
     assert_eq!(codes.code, Some(0), "{codes:?}");
     assert!(codes.stdout.contains("5  the option"), "{codes:?}");
 }
+
+/// The dashboard shows the option that changes a setting of a tunnel. Each is one of `svc forward`.
+#[tokio::test]
+async fn the_options_that_the_dashboard_shows_exist() {
+    let help = Home::new().run(&["forward", "--help"]).await.stdout;
+    let mut options: Vec<_> = help.split([' ', ',', '=', '[', '<', '\n']).collect();
+    options.retain(|word| word.starts_with("--"));
+    let format = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/src/format");
+    for file in ["access.ts", "advice.ts", "settings.ts"] {
+        let source = std::fs::read_to_string(format.join(file)).unwrap();
+        let words = source.split(['"', '`', ' ']);
+        let shown: Vec<_> = words.filter(|word| word.starts_with("--")).collect();
+        assert!(!shown.is_empty(), "{file} shows none");
+        for option in shown {
+            assert!(options.contains(&option), "{file}: {option} in {help}");
+        }
+    }
+}
