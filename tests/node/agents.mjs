@@ -1,7 +1,9 @@
-// Agents of `svc` that a script starts, with the values that the test gave.
+// Agents of `svc` that a script starts, and visits to their tunnels, with the values that the test gave.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { request } from "node:https";
 import { createInterface } from "node:readline";
 
 /** An agent with these arguments of `svc`, once it is online. */
@@ -26,4 +28,20 @@ export async function startAgent(world, args) {
     };
   }
   throw new Error(`the agent ended: ${said}`);
+}
+
+/** A request to a tunnel, at the address of this machine. The names of the engine are no names of it. */
+export function visit(world, agent, path, headers = {}) {
+  const { hostname, port } = new URL(agent.online.forwarding);
+  const options = { host: "127.0.0.1", port, path, servername: hostname, ca: readFileSync(world.given.ca_file) };
+  const asked = request({ ...options, agent: false, headers: { host: `${hostname}:${port}`, ...headers } });
+  asked.end();
+  return asked;
+}
+
+/** The status of the response to such a request. */
+export async function statusOf(world, agent, path, headers) {
+  const [response] = await once(visit(world, agent, path, headers), "response");
+  response.resume();
+  return response.statusCode;
 }

@@ -3,11 +3,9 @@
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
-import { request } from "node:https";
 
-import { startAgent } from "./agents.mjs";
+import { startAgent, statusOf, visit } from "./agents.mjs";
 import { accessible, drive } from "./browser.mjs";
 import { signIn } from "./looks.mjs";
 
@@ -47,21 +45,6 @@ await drive(async (world) => {
   }
   console.log(JSON.stringify({}));
 });
-
-/** A request to a tunnel, at the address of this machine. The names of the engine are no names of it. */
-function visit(world, agent, path, headers = {}) {
-  const { hostname, port } = new URL(agent.online.forwarding);
-  const options = { host: "127.0.0.1", port, path, servername: hostname, ca: readFileSync(world.given.ca_file) };
-  const asked = request({ ...options, agent: false, headers: { host: `${hostname}:${port}`, ...headers } });
-  asked.end();
-  return asked;
-}
-
-async function statusOf(world, agent, path, headers) {
-  const [response] = await once(visit(world, agent, path, headers), "response");
-  response.resume();
-  return response.statusCode;
-}
 
 /**
  * The page copies a command and an address with the token, once, also after the agent has ended. Both open this

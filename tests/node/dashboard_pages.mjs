@@ -1,6 +1,7 @@
 // Every page that the navigation of the dashboard links to: in light and dark, on a phone and on a
 // desktop, with axe-core, without errors of the console, of the content security policy or of
-// requests. A tunnel is online, so that the pages have content.
+// requests, and without movement for users who prefer that. A tunnel is online, so that the pages have
+// content.
 
 import assert from "node:assert/strict";
 
@@ -49,7 +50,27 @@ async function everyPage(world, look, { viewport, ...options }) {
       assert.ok(found <= width, `${name} is ${found} wide in a window of ${width}`);
     }
     await page.setViewportSize(viewport);
+    // Movement does not depend on the colours.
+    if (look === "light-phone") await still(page, path, name);
     page.clean();
   }
   await page.close();
+}
+
+/** Nothing moves for a user who prefers reduced motion. */
+async function still(page, path, name) {
+  const moving = async () =>
+    await page.evaluate(() => {
+      // A thousandth of a second is not seen.
+      const lasts = (times) => times.split(", ").some((time) => parseFloat(time) > 0.001);
+      const moves = ({ animationName, animationDuration, transitionDuration }) =>
+        (animationName !== "none" && lasts(animationDuration)) || lasts(transitionDuration);
+      const found = [...document.querySelectorAll("body *")].filter((node) => moves(getComputedStyle(node)));
+      return found.map((node) => node.outerHTML.slice(0, 80));
+    });
+  // Not every page has something that moves.
+  if (path === "/") assert.notDeepEqual(await moving(), [], "the check finds nothing that moves");
+  await page.emulateMedia({ reducedMotion: "reduce" });
+  assert.deepEqual(await moving(), [], `what moves on ${name} in spite of the preference`);
+  await page.emulateMedia({ reducedMotion: null });
 }

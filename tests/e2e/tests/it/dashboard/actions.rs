@@ -26,3 +26,13 @@ fn an_owner_does_the_main_action_of_each_page_and_a_viewer_none() -> Result<()> 
     platform.node_with("dashboard_actions.mjs", given)?;
     Ok(())
 }
+
+/// An owner makes, changes and removes the objects of a project. An operator makes a user an operator,
+/// suspends and resumes a user, a workspace and a project, and takes down an address.
+#[test]
+fn objects_are_made_and_removed_on_their_pages_and_operators_act_on_theirs() -> Result<()> {
+    let platform = Platform::up()?;
+    let given = super::values_for_agents(&platform)?;
+    platform.node_with("dashboard_objects.mjs", given)?;
+    Ok(())
+}
