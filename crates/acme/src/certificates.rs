@@ -135,11 +135,13 @@ impl Certificates {
 }
 
 impl Orders {
-    /// Reports why the process has no certificate at all, or why the last order failed although it
-    /// has one.
+    /// Reports why the process has no certificate, or only one that had expired at its start, or why
+    /// the last order failed although it has one.
     pub fn refresh(&self, readiness: &Readiness) {
         let failure = self.certificate.problem();
-        let is_missing = !self.has_files && self.certificate.current().is_none();
+        let current = self.certificate.current();
+        let is_usable = current.is_some_and(|issued| !issued.was_expired());
+        let is_missing = !self.has_files && !is_usable;
         let (problem, warning) = if is_missing {
             let first = || "the first order has not finished".to_owned();
             (Some(failure.unwrap_or_else(first)), None)

@@ -22,6 +22,8 @@ pub struct IssuedCertificate {
     certified: Arc<CertifiedKey>,
     validity: Validity,
     names: Vec<String>,
+    /// It had expired by the clock of this machine when it was read.
+    was_expired: bool,
 }
 
 /// Reason why a chain is not used. The texts contain nothing of the key.
@@ -104,6 +106,7 @@ impl IssuedCertificate {
             certified: Arc::new(certified),
             validity,
             names: names.to_vec(),
+            was_expired: false,
         })
     }
 
@@ -119,6 +122,20 @@ impl IssuedCertificate {
             return Err(ChainError::NotYet);
         }
         Ok(())
+    }
+
+    /// The same certificate, which had expired by the clock of this machine when it was read.
+    pub(crate) fn expired(self) -> Self {
+        Self {
+            was_expired: true,
+            ..self
+        }
+    }
+
+    /// True if it had expired by the clock of this machine when it was read from the disk. The clock
+    /// may be ahead: the certificate is better than none, and worse than any other one.
+    pub fn was_expired(&self) -> bool {
+        self.was_expired
     }
 
     /// The chain with its key, for handshakes.

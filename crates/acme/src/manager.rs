@@ -59,7 +59,7 @@ pub struct Manager {
 /// When the current certificate is renewed.
 #[derive(Clone, Copy, Debug)]
 struct Renewal {
-    /// The certificate is for other names, or from another authority.
+    /// The certificate is for other names, from another authority, or had expired when it was read.
     is_outdated: bool,
     /// Random bits of the current certificate's renewal time.
     random: u64,
@@ -323,31 +323,39 @@ impl Manager {
             current.certified().cert.first() == issued.certified().cert.first()
         });
         let due = renewal_time(issued.validity(), None, 0);
-        if is_same || due <= (self.now)() {
+        // The same one may have expired only by a clock that was ahead, and is corrected by now.
+        if (is_same && !self.renewal.is_outdated) || due <= (self.now)() {
             return Ok(false);
         }
-        info!("the certificate of another process is in use");
+        if is_same {
+            info!("the clock is corrected, and the stored certificate has not expired");
+        } else {
+            info!("the certificate of another process is in use");
+        }
         self.install(issued, false);
         Ok(true)
     }
 
-    /// The stored certificate, and true if it is for other names or from another authority. `None`
-    /// if there is none, or it has expired.
+    /// The stored certificate, and true if it is for other names, from another authority, or has
+    /// expired, so that another one is ordered. `None` if there is none.
     fn stored(&self) -> Result<Option<(IssuedCertificate, bool)>, OrderError> {
         let Some(file) = stored::<CertificateFile>(&self.folder, CERTIFICATE_FILE)? else {
             return Ok(None);
         };
         let now = (self.now)();
         let parsed = IssuedCertificate::parse(&file.chain, &file.key, &file.names, &self.provider);
-        let checked = parsed.and_then(|issued| match issued.check_time(now) {
-            // This clock is behind. Clients whose clock is right accept the certificate.
-            Ok(()) | Err(ChainError::NotYet) => Ok(issued),
-            Err(error) => Err(error),
-        });
-        match checked {
+        match parsed {
             Ok(issued) => {
                 let is_current =
                     file.directory == self.settings.directory && file.names == self.settings.names;
+                // If this clock is behind or ahead, clients whose clock is right accept the
+                // certificate. If it has really expired, their error states the reason, which a
+                // handshake without a certificate does not.
+                if issued.check_time(now) == Err(ChainError::Expired) {
+                    let names = &file.names;
+                    warn!(?names, "{EXPIRED_IN_USE}");
+                    return Ok(Some((issued.expired(), true)));
+                }
                 Ok(Some((issued, !is_current)))
             }
             Err(error) => {
@@ -412,6 +420,9 @@ pub fn last_problem(state_dir: &Path) -> Option<String> {
 }
 
 const PROBLEM_FILE: &str = "problem.txt";
+
+const EXPIRED_IN_USE: &str = "the stored certificate has expired, or the clock of this machine is \
+                              ahead; it stays in use until another one is ordered";
 
 /// The identifier of a certificate in questions and orders (RFC 9773 section 4.1).
 fn identifier(certificate: &CertificateDer<'_>) -> Option<CertificateIdentifier<'static>> {
@@ -513,24 +524,23 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_stored_certificate_is_used_until_it_expires_also_by_a_clock_that_is_behind() {
+    fn a_stored_certificate_is_used_also_by_a_clock_that_is_wrong() {
         let directory = tempfile::tempdir().unwrap();
         store_certificate(directory.path());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        for (now, is_used) in [
-            (0_i64, true),
-            // 2030-06-01
-            (1_906_502_400, true),
-            // 2032-01-01
-            (1_956_528_000, false),
-        ] {
+        for (now, was_expired) in [(0_i64, false), (IN_2030, false), (IN_2032, true)] {
             let settings = settings(directory.path());
             let clock: WallClock = Arc::new(move || now);
             let manager = Manager::open(settings, Arc::clone(&provider), clock).unwrap();
-            let current = manager.certificate().current();
-            assert_eq!(current.is_some(), is_used, "{now}");
+            let current = manager.certificate().current().unwrap();
+            assert_eq!(current.was_expired(), was_expired, "{now}");
+            assert_eq!(manager.renewal.is_outdated, was_expired, "{now}");
         }
     }
+
+    /// 2030-06-01, and 2032-01-01.
+    pub(super) const IN_2030: i64 = 1_906_502_400;
+    pub(super) const IN_2032: i64 = 1_956_528_000;
 
     #[test]
     fn a_failure_has_its_reason_and_the_time_of_the_next_attempt() {

@@ -75,7 +75,8 @@ impl BothSources {
         let names = self.names.load();
         let of_files = Rank::of(&names.names, name, self.files.not_after());
         let of_order = Rank::of(issued.names(), name, issued.validity().not_after);
-        if of_order > of_files {
+        let is_last_resort = issued.was_expired() && of_files.name > NameMatch::None;
+        if of_order > of_files && !is_last_resort {
             Arc::clone(issued.certified())
         } else {
             from_files

@@ -145,8 +145,16 @@ impl Domains {
     /// is to be used.
     pub(crate) fn certificate_of(&self, host: &str) -> Option<Arc<CertifiedKey>> {
         let of = |domain: Arc<Domain>| domain.certificate.current();
-        let exact = self.exact(host).and_then(of);
-        exact.or_else(|| self.wildcard(host).and_then(of))
+        match self.exact(host) {
+            Some(domain) if domain.certificate.was_expired() => {
+                let wildcard = self.wildcard(host).and_then(of);
+                wildcard.or_else(|| of(domain))
+            }
+            exact => {
+                let exact = exact.and_then(of);
+                exact.or_else(|| self.wildcard(host).and_then(of))
+            }
+        }
     }
 
     /// All domains.
@@ -182,6 +190,15 @@ impl DomainCertificate {
                 Some(Arc::clone(uploaded.certified()))
             }
             Self::Own => None,
+        }
+    }
+
+    /// True if an ordered certificate had expired when this process read it, so that another
+    /// certificate is preferred until it is renewed.
+    fn was_expired(&self) -> bool {
+        match self {
+            Self::Ordered(ordered) => ordered.current().is_some_and(|issued| issued.was_expired()),
+            Self::Files(_) | Self::Uploaded(_) | Self::Own => false,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! An order of a process whose clock is wrong. The authority is Pebble, which accepts every
-//! validation here.
+//! Orders of a process whose clock is wrong. The authority is Pebble, which accepts every validation
+//! here, or cannot be reached.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use serde_json::Value;
 
-use super::tests::settings;
+use super::tests::{IN_2030, IN_2032, settings, store_certificate};
 use super::*;
 
 /// Pebble. It is killed when the value is dropped.
@@ -90,4 +90,30 @@ async fn an_order_continues_when_the_clock_is_corrected() {
     assert!(manager.certificate().current().is_some());
     assert_eq!(key(&state_dir, CERTIFICATE_FILE), ordered, "no other order");
     assert!(!state_dir.join("order.json").exists());
+}
+
+/// The process starts with a clock ahead of the expiry. It serves the certificate, orders another
+/// one in vain, and orders none after the clock was corrected.
+#[tokio::test]
+async fn a_certificate_that_expired_only_by_a_clock_ahead_stays_in_use() {
+    let directory = tempfile::tempdir().unwrap();
+    store_certificate(directory.path());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let time = Arc::new(AtomicI64::new(IN_2032));
+    let clock = Arc::clone(&time);
+    let clock: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
+    let mut manager = Manager::open(settings(directory.path()), provider, clock).unwrap();
+    let certificate = manager.certificate();
+    let served = certificate.current().unwrap();
+    // Nothing listens at the address of the authority.
+    assert!(manager.step(0).await.is_err());
+    let current = certificate.current().unwrap();
+    assert_eq!(current.certified().cert, served.certified().cert);
+
+    time.store(IN_2030, Ordering::Relaxed);
+    assert!(matches!(manager.step(1).await, Ok(Step::Idle(_))));
+    let current = certificate.current().unwrap();
+    assert_eq!(current.certified().cert, served.certified().cert);
+    assert!(!current.was_expired() && !manager.renewal.is_outdated);
+    assert!(manager.wait().await.is_some(), "no renewal is due");
 }
