@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{Authority, Curl, Process, eventually, program};
@@ -151,6 +152,16 @@ fn one_command_serves_engine_platform_and_tunnels_over_https() -> Result<()> {
     Ok(())
 }
 
+/// Days until a time, as `date` reads it.
+fn days_until(time: &str) -> Result<u64> {
+    let output = Command::new("date")
+        .args(["--date", time, "+%s"])
+        .output()?;
+    let end: u64 = String::from_utf8(output.stdout)?.trim().parse()?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    Ok(end.saturating_sub(now.as_secs()) / (24 * 3600))
+}
+
 /// The visitor trusts only the root of the authority, and gets responses of the engine, of a tunnel
 /// and of the platform.
 pub(super) fn serves_everything(curl: &Curl, authority: &Authority, ready: &Value) -> Result<()> {
@@ -169,14 +180,16 @@ pub(super) fn serves_everything(curl: &Curl, authority: &Authority, ready: &Valu
     Ok(())
 }
 
-/// The records of challenges come from a program, or from a zone of the own name server.
+/// The records of challenges come from a program, or from a zone of the own name server. All
+/// certificates have the profile of the option.
 #[test]
 fn records_of_challenges_can_be_elsewhere() -> Result<()> {
     for is_program in [true, false] {
-        let authority = Authority::start(&[])?;
+        let authority = Authority::start(&[("PEBBLE_SHORTLIVED", "1")])?;
         let directory = tempfile::tempdir()?;
         let dns_port = ports::lease();
         let mut command = command(&authority, dns_port, &directory)?;
+        command.args(["--acme-profile", "shortlived"]);
         if is_program {
             let program = dns_program(&authority, "")?;
             command.args(["--dns-propagation", "0", "--dns-program"]);
@@ -194,6 +207,10 @@ fn records_of_challenges_can_be_elsewhere() -> Result<()> {
             .with_context(|| format!("with a program: {is_program}"))?;
         let config = fs::read_to_string(directory.path().join("data/engine.yaml"))?;
         assert_eq!(config.contains("\"dns_program\""), is_program, "{config}");
+        for certificate in ready["certificates"].as_array().into_iter().flatten() {
+            let days = days_until(field(certificate, "expires_at")?)?;
+            assert!((5..=6).contains(&days), "{certificate}");
+        }
     }
     Ok(())
 }

@@ -81,7 +81,7 @@ fn at(ip: IpAddr, port: u16) -> String {
 }
 
 /// The keys of every section for certificates.
-fn acme(options: &PublicOptions, challenges: &[&str], state_dir: &Path) -> Value {
+pub(super) fn acme(options: &PublicOptions, challenges: &[&str], state_dir: &Path) -> Value {
     let authority = &options.authority;
     let mut section = json!({
         "directory": authority.directory,
@@ -92,6 +92,9 @@ fn acme(options: &PublicOptions, challenges: &[&str], state_dir: &Path) -> Value
     });
     if let Some(ca_file) = &authority.ca_file {
         insert(&mut section, "ca_file", json!(ca_file));
+    }
+    if let Some(profile) = &authority.profile {
+        insert(&mut section, "profile", json!(profile));
     }
     section
 }

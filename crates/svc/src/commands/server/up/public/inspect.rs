@@ -87,6 +87,7 @@ fn authority(directory: &str) -> Authority {
     Authority {
         directory: directory.to_owned(),
         ca_file: None,
+        profile: None,
         is_staging: false,
     }
 }

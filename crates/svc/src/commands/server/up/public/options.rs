@@ -45,6 +45,11 @@ pub(crate) struct PublicArgs {
     #[arg(long, value_name = "FILE", requires = "acme_directory")]
     acme_ca: Option<PathBuf>,
 
+    /// Profile of the certificates, one of the authority's directory: with `shortlived` those of
+    /// Let's Encrypt are valid for six days
+    #[arg(long, value_name = "NAME", requires = "public")]
+    acme_profile: Option<String>,
+
     /// Program that publishes the records of challenges, instead of this server
     #[arg(long, value_name = "PATH", requires = "public", conflicts_with_all = ["dns_update", "dns_zone"])]
     dns_program: Option<PathBuf>,
@@ -125,6 +130,8 @@ pub(super) struct Authority {
     pub(super) directory: String,
     /// CA certificates of the directory and of its certificates.
     pub(super) ca_file: Option<PathBuf>,
+    /// Profile of the certificates; `None`: the authority's default.
+    pub(super) profile: Option<String>,
     /// True if no browser trusts its certificates.
     pub(super) is_staging: bool,
 }
@@ -169,6 +176,7 @@ impl PublicArgs {
                 None => LETS_ENCRYPT.to_owned(),
             },
             ca_file: self.acme_ca.as_deref().map(absolute).transpose()?,
+            profile: self.acme_profile.clone(),
             is_staging: self.staging,
         };
         let addresses = ServerAddresses::find(&self.public_address, self.listen_address)?;

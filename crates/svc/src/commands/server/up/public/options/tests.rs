@@ -1,5 +1,7 @@
 use clap::Parser as _;
+use serde_json::Value;
 
+use super::super::files;
 use super::*;
 use crate::commands::server::up::Args as UpArgs;
 
@@ -63,6 +65,33 @@ fn records_of_challenges_have_one_way() {
 }
 
 #[test]
+fn the_profile_is_in_the_section_of_each_certificate() {
+    let arguments = [
+        "up",
+        "--public",
+        "engine.example.com",
+        "--email",
+        "admin@example.com",
+        "--agree-terms",
+        "--public-address",
+        "127.0.0.1",
+        "--listen-address",
+        "127.0.0.1",
+        "--resolver",
+        "127.0.0.1",
+    ];
+    for profile in [None, Some("shortlived")] {
+        let given = profile.map(|profile| ["--acme-profile", profile]);
+        let given = given.as_slice().as_flattened();
+        let args = UpArgs::try_parse_from([&arguments[..], given].concat()).unwrap();
+        let options = args.server.check("engine.example.com").unwrap();
+        assert_eq!(options.authority.profile.as_deref(), profile);
+        let section = files::acme(&options, &[], Path::new("/var/lib/svc"));
+        assert_eq!(section.get("profile").and_then(Value::as_str), profile);
+    }
+}
+
+#[test]
 fn only_names_that_an_authority_can_validate_are_hosts() {
     for (given, expected) in [
         ("engine.example.com", "engine.example.com"),
@@ -95,6 +124,7 @@ fn without_consent_the_option_is_named() {
     let authority = Authority {
         directory: "https://ca.example/directory".to_owned(),
         ca_file: None,
+        profile: None,
         is_staging: false,
     };
     authority.consent(true).unwrap();
