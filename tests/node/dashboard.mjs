@@ -5,13 +5,15 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:http";
 
-import { startAgent } from "./agents.mjs";
+import { startAgent, statusOf } from "./agents.mjs";
 import { accessible, drive, send } from "./browser.mjs";
 
 const COLLEAGUE = "colleague@example.com";
 const PASSWORD = "a password that nobody guesses";
 /** Text that would run as a script if a page took it for markup. */
 const HOSTILE = "<img src=x onerror=alert(1)>";
+/** The same in the path of a request, which has no spaces. */
+const HOSTILE_PATH = "/<img/src=x/onerror=alert(1)>";
 
 await drive(async (world) => {
   const service = createServer((_, response) => response.end("hello"));
@@ -96,10 +98,11 @@ async function requests(world, page, forwarding) {
   page.clean();
 }
 
-/** Names and a label with markup are shown as text. */
+/** Names, labels and the lines of the log with markup are shown as text. */
 async function hostile(world, page, port, agents) {
   const { engine_url: engine, token, project } = world.given;
-  const args = ["forward", port, "--engine", engine, "--token", token, "--label", `note=${HOSTILE}`];
+  const labels = ["--label", `note=${HOSTILE}`, "--client-label", `note=${HOSTILE}`];
+  const args = ["forward", port, "--engine", engine, "--token", token, ...labels];
   let isAsked = false;
   page.on("dialog", (dialog) => {
     isAsked = true;
@@ -107,7 +110,7 @@ async function hostile(world, page, port, agents) {
   });
   await page.goto(`/projects/${project}/tunnels`);
   await page.getByRole("region", { name: "1 tunnels" }).waitFor();
-  await online(world, agents, args);
+  const tunnel = await online(world, agents, args);
   await page.getByRole("region", { name: "2 tunnels" }).waitFor();
   const row = page.getByRole("link").filter({ hasText: HOSTILE });
   await row.waitFor();
@@ -115,6 +118,8 @@ async function hostile(world, page, port, agents) {
   await page.getByRole("heading", { level: 1 }).waitFor();
   await page.locator("main").getByText(`note=${HOSTILE}`).first().waitFor();
   assert.equal(await page.locator("img[src=x]").count(), 0, "the label became markup");
+  await hostileVisit(world, page, tunnel);
+  await hostileAgent(world, page, tunnel);
   for (const path of await hostileNames(world, page)) {
     await page.goto(path);
     await page.locator("main").getByText(HOSTILE).first().waitFor();
@@ -122,6 +127,26 @@ async function hostile(world, page, port, agents) {
   }
   assert.ok(!isAsked, "a script of a text ran");
   page.clean();
+}
+
+/** A visitor chooses the path, which the log and the details of the request show. */
+async function hostileVisit(world, page, tunnel) {
+  assert.equal(await statusOf(world, { online: tunnel }, HOSTILE_PATH), 200);
+  await page.goto(`/projects/${world.given.project}/requests`);
+  const row = page.getByRole("button").filter({ hasText: "onerror=alert(1)" });
+  await row.waitFor();
+  await row.click();
+  await page.getByRole("dialog", { name: /onerror=alert\(1\)/ }).waitFor();
+  assert.equal(await page.locator("img[src]").count(), 0, "a path became markup");
+}
+
+/** The labels of an agent are in its details. */
+async function hostileAgent({ given }, page, tunnel) {
+  const tunnels = await send(page, "GET", `/engine/${given.project}/api/tunnels`);
+  const { client_id: client } = tunnels.data.find((one) => one.id === tunnel.tunnel_id);
+  await page.goto(`/projects/${given.project}/clients?client=${client}`);
+  await page.getByRole("dialog").getByText(`note=${HOSTILE}`).waitFor();
+  assert.equal(await page.locator("img[src]").count(), 0, "a label of an agent became markup");
 }
 
 /** Objects whose names are markup. Returns the pages that show these names. */

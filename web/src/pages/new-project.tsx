@@ -14,8 +14,14 @@ import { Form } from "../ui/form";
 import { Loaded } from "../ui/parts";
 import { toast } from "../ui/toasts";
 
+/** True if the user may create projects in a workspace. */
+export function mayCreateIn(workspace: Workspace): boolean {
+  const { role } = workspace.membership;
+  return isRole(role) && may(role, "account.projects.read-write") && workspace.status === "active";
+}
+
 export function NewProject({ workspaces, onDone }: { workspaces: readonly Workspace[]; onDone?: () => void }) {
-  const allowed = workspaces.filter((one) => isRole(one.membership.role) && may(one.membership.role, "account.projects.read-write") && one.status === "active");
+  const allowed = workspaces.filter(mayCreateIn);
   const [workspace, setWorkspace] = useState(allowed[0]?.id ?? "");
   if (allowed.length === 0) return <p>Your role in these workspaces does not allow creating projects. An owner or admin can create one, or change your role.</p>;
   return (

@@ -8,7 +8,7 @@ import { Dialog } from "../ui/dialog";
 import { Search, Select } from "../ui/fields";
 import { Button, ButtonLink, Card, Empty, Loaded, Page, Status } from "../ui/parts";
 import { Table } from "../ui/table";
-import { NewProject } from "./new-project";
+import { mayCreateIn, NewProject } from "./new-project";
 import { Overview } from "./project/overview";
 import { Welcome } from "./publish";
 
@@ -31,9 +31,11 @@ export function Projects() {
       title="Projects"
       note="Each project has its own addresses, tunnels, logs and settings."
       actions={
-        <Button look="main" icon="plus" onClick={() => setNew("1")}>
-          New project
-        </Button>
+        (workspaces.data ?? []).some(mayCreateIn) && (
+          <Button look="main" icon="plus" onClick={() => setNew("1")}>
+            New project
+          </Button>
+        )
       }
     >
       <div class="bar">

@@ -1,6 +1,7 @@
 // The connected agents of a project.
 
 import { useMemo } from "preact/hooks";
+import { useProject } from "../../api/data";
 import { count } from "../../format/text";
 import type { Client } from "../../live/objects";
 import { useLive } from "../../live/project";
@@ -11,6 +12,7 @@ import { Search } from "../../ui/fields";
 import { Card, Empty, Facts, Labels, Page, Skeleton, Status } from "../../ui/parts";
 import { Virtual } from "../../ui/virtual";
 import { nameOf } from "../address";
+import { Publish } from "../publish";
 import { filterClients } from "./filter";
 import { LivePill, LiveState } from "./overview";
 
@@ -24,11 +26,14 @@ export function Clients({ project }: { project: string }) {
     for (const tunnel of live.objects.tunnels.values()) if (tunnel.client_id !== undefined) counts.set(tunnel.client_id, (counts.get(tunnel.client_id) ?? 0) + 1);
     return counts;
   }, [live]);
+  const data = useProject(project).data;
+  const isEmpty = live.objects.hasSnapshot && live.objects.clients.size === 0;
   const client = live.objects.clients.get(chosen);
   const base = to("/projects/:id", { id: project });
   return (
     <Page title="Clients" note={<><LivePill live={live} /> <span class="number">{count(live.objects.clients.size)} connected</span></>}>
       <LiveState live={live} />
+      {isEmpty && data !== undefined && <Publish project={data} />}
       <div class="bar">
         <Search label="Search agents, versions, systems and users" value={search} onValue={(value) => setSearch(value, true)} />
       </div>
@@ -36,11 +41,7 @@ export function Clients({ project }: { project: string }) {
         {!live.objects.hasSnapshot ? (
           <div class="rows"><div><Skeleton /></div></div>
         ) : found.length === 0 ? (
-          <Empty icon="clients" title={live.objects.clients.size === 0 ? "No agent is connected" : "Nothing matches"}>
-            <p class="quiet">
-              <code>svc forward</code> connects one. <a href={`/welcome?project=${encodeURIComponent(project)}`}>Publish something</a>
-            </p>
-          </Empty>
+          <Empty icon="clients" title={isEmpty ? "No agent is connected" : "Nothing matches"} />
         ) : (
           <>
             <div class="vhead columns-client" aria-hidden="true">
