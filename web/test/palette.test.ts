@@ -29,8 +29,11 @@ test("the palette offers pages and actions of the project and its workspace", ()
 
 test("the palette leaves out actions that the role does not allow", () => {
   const all = texts({ project: "prj_1", workspaces: [workspace("viewer")] });
-  for (const text of ["Add a domain", "Create a webhook", "Invite a member", "Search terminal recordings"]) assert.ok(!all.includes(text), text);
+  for (const text of ["Add a domain", "Create a webhook", "Invite a member", "Search terminal recordings", "Publish something", "Create a project"]) assert.ok(!all.includes(text), text);
   assert.ok(all.includes("Show refused requests"));
+  const own = { ...workspace("owner"), id: "wks_2" };
+  const both = texts({ project: "prj_1", workspaces: [workspace("viewer"), own] });
+  assert.ok(both.includes("Create a project") && !both.includes("Publish something"), "the project of the page is read only");
   const suspended = { ...workspace("owner"), membership: { role: "owner", status: "suspended" } } as Workspace;
   assert.ok(!texts({ project: "prj_1", workspaces: [suspended] }).includes("Invite a member"));
 });

@@ -27,7 +27,7 @@ export function commands(sources: PaletteSources): readonly Command[] {
   const { project, projects, workspaces, tunnels } = sources;
   const here = project ?? (projects.length === 1 ? projects[0]?.id : undefined);
   return [
-    ...everywhere(here),
+    ...everywhere(here, sources),
     ...(here === undefined ? [] : ofProject(here, sources)),
     ...[...tunnels].flatMap(([id, list]) => ofTunnels(id, list, id === here ? undefined : projects.find((one) => one.id === id)?.name, roleAt(id, sources))),
     ...projects.map((one) => ({ text: one.name, kind: "Project", href: to("/projects/:id", { id: one.id }) })),
@@ -36,10 +36,13 @@ export function commands(sources: PaletteSources): readonly Command[] {
   ];
 }
 
-function everywhere(project: string | undefined): Command[] {
+function everywhere(project: string | undefined, sources: PaletteSources): Command[] {
+  const mayAnywhere = (permission: Permission) => sources.workspaces.some((one) => may(roleIn(one), permission));
+  const publish: Permission = "tunnels.tunnels.create-delete";
+  const mayPublish = project === undefined ? mayAnywhere(publish) : may(roleAt(project, sources), publish);
   return [
-    { text: "Publish something", kind: "Action", href: withQuery("/welcome", { project: project ?? "" }) },
-    { text: "Create a project", kind: "Action", href: "/projects?new=1" },
+    ...(mayPublish ? [{ text: "Publish something", kind: "Action", href: withQuery("/welcome", { project: project ?? "" }) }] : []),
+    ...(mayAnywhere("account.projects.read-write") ? [{ text: "Create a project", kind: "Action", href: "/projects?new=1" }] : []),
     { text: "Create a workspace", kind: "Action", href: "/workspaces?new=1" },
     { text: "Create a credential", kind: "Action", href: "/credentials?new=1" },
     { text: "Sign out", kind: "Action", href: SIGN_OUT },
