@@ -1,9 +1,11 @@
 //! Credentials, signing keys, revoked tokens, the audit log.
 
 use store::credentials::{self, Credential, Kind};
+use store::sessions::{self, Session};
 use store::signing_keys::{self, SigningKey, Status};
-use store::{Conflict, Order, Paging, SealedBytes, audit, revoked_tokens};
+use store::{Conflict, Order, Paging, SealedBytes, audit, revoked_tokens, users};
 
+use super::people::session;
 use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id};
 
@@ -85,6 +87,40 @@ both! {
     a_token_is_revoked_until_it_would_have_ended,
     the_audit_log_is_read_by_its_tenant_and_never_changed,
     the_audit_log_purges_only_entries_before_its_horizon,
+    the_last_use_is_the_newest_of_sessions_and_credentials,
+}
+
+async fn the_last_use_is_the_newest_of_sessions_and_credentials(database: Database) {
+    let ann = Person::new(&database, "Ann").await;
+    let bob = Person::new(&database, "Bob").await;
+    let eve = Person::new(&database, "Eve").await;
+    for (person, cookie, seen) in [(ann, 1, 3), (ann, 2, 7), (bob, 3, 4)] {
+        let one = Session {
+            last_seen_at: at(seen),
+            ..session(person, cookie)
+        };
+        commit!(database, |tx| sessions::insert(tx, &one)).unwrap();
+    }
+    for (person, secret, used) in [(ann, 1, Some(at(5))), (bob, 2, Some(at(9))), (eve, 3, None)] {
+        let one = Credential {
+            last_used_at: used,
+            ..pat(person, secret)
+        };
+        commit!(database, |tx| credentials::insert(tx, &one)).unwrap();
+    }
+    let mut read = database.store.read().await.unwrap();
+    let people = [ann.user, bob.user, eve.user];
+    let uses = users::last_uses(&mut read, &people).await.unwrap();
+    let of = |person: Person| {
+        let found = uses.iter().find(|last| last.user_id == person.user);
+        found.map(|last| last.used_at)
+    };
+    assert_eq!(
+        [of(ann), of(bob), of(eve)],
+        [Some(at(7)), Some(at(9)), None]
+    );
+    let one = users::last_uses(&mut read, &[ann.user]).await.unwrap();
+    assert_eq!(one.len(), 1);
 }
 
 async fn a_credential_is_found_by_its_secret_or_certificate(database: Database) {

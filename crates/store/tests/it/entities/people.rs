@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use store::credentials::{self, Credential};
 use store::links::{self, Link};
 use store::passkeys::{self, Passkey};
 use store::pending_sign_ins::{self, PendingSignIn};
@@ -10,10 +9,9 @@ use store::sessions::{self, Session};
 use store::{Conflict, Order, Paging, PasswordHash, SealedBytes, used_challenges, users};
 
 use crate::database::{Database, both, commit};
-use crate::entities::access::pat;
 use crate::world::{Person, at, hash, id, new_user};
 
-fn session(person: Person, cookie: u8) -> Session {
+pub(super) fn session(person: Person, cookie: u8) -> Session {
     Session {
         id: id!(SessionId),
         hash: hash(cookie),
@@ -35,7 +33,6 @@ both! {
     an_address_belongs_to_one_person_in_any_case,
     changes_of_a_user_are_read_back,
     an_outside_identity_is_one_persons,
-    the_last_use_is_the_newest_of_sessions_and_credentials,
     a_totp_step_and_a_recovery_code_work_once,
     a_passkey_is_used_with_a_growing_counter,
     a_session_lives_until_its_end_and_rotates_once,
@@ -44,39 +41,6 @@ both! {
     a_link_works_once_for_its_purpose_until_its_end,
     a_pending_sign_in_is_taken_once_before_it_expires,
     the_newest_link_that_works_is_the_pending_one,
-}
-
-async fn the_last_use_is_the_newest_of_sessions_and_credentials(database: Database) {
-    let ann = Person::new(&database, "Ann").await;
-    let bob = Person::new(&database, "Bob").await;
-    let eve = Person::new(&database, "Eve").await;
-    for (person, cookie, seen) in [(ann, 1, 3), (ann, 2, 7), (bob, 3, 4)] {
-        let one = Session {
-            last_seen_at: at(seen),
-            ..session(person, cookie)
-        };
-        commit!(database, |tx| sessions::insert(tx, &one)).unwrap();
-    }
-    for (person, secret, used) in [(ann, 1, Some(at(5))), (bob, 2, Some(at(9))), (eve, 3, None)] {
-        let one = Credential {
-            last_used_at: used,
-            ..pat(person, secret)
-        };
-        commit!(database, |tx| credentials::insert(tx, &one)).unwrap();
-    }
-    let mut read = database.store.read().await.unwrap();
-    let people = [ann.user, bob.user, eve.user];
-    let uses = users::last_uses(&mut read, &people).await.unwrap();
-    let of = |person: Person| {
-        let found = uses.iter().find(|last| last.user_id == person.user);
-        found.map(|last| last.used_at)
-    };
-    assert_eq!(
-        [of(ann), of(bob), of(eve)],
-        [Some(at(7)), Some(at(9)), None]
-    );
-    let one = users::last_uses(&mut read, &[ann.user]).await.unwrap();
-    assert_eq!(one.len(), 1);
 }
 
 async fn an_address_belongs_to_one_person_in_any_case(database: Database) {
