@@ -246,6 +246,7 @@ async function engines(page) {
   await page.goto("/installation/engines");
   await page.getByText("linked", { exact: true }).first().waitFor();
   await page.getByText("Tunnels", { exact: true }).first().waitFor();
+  await page.getByText(/^svc \d+\.\d+\.\d+/).first().waitFor();
   await accessible(page, "the engines of the installation");
   page.clean();
 }

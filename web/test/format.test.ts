@@ -115,11 +115,11 @@ test("labels and lists survive the way through a field", () => {
 });
 
 test("links from one address are one entry, with the worst of their values", () => {
-  const link = { address: "192.0.2.1", linkedAt: "2026-01-01T00:00:01Z", seenAt: "2026-01-01T00:01:01Z", version: 3 };
-  const relay = { ...link, linkedAt: "2026-01-01T00:00:00.5Z", seenAt: "2026-01-01T00:01:00Z", version: 2 };
+  const link = { address: "192.0.2.1", linkedAt: "2026-01-01T00:00:01Z", seenAt: "2026-01-01T00:01:01Z", version: 3, programVersion: "0.2.0" };
+  const relay = { ...link, programVersion: "0.1.0", linkedAt: "2026-01-01T00:00:00.5Z", seenAt: "2026-01-01T00:01:00Z", version: 2 };
   assert.deepEqual(linksByAddress([link, relay, { ...link, address: "192.0.2.2" }]), [
-    { ...relay, count: 2 },
-    { ...link, address: "192.0.2.2", count: 1 },
+    { address: link.address, count: 2, linkedAt: relay.linkedAt, seenAt: relay.seenAt, version: 2, programs: ["0.2.0", "0.1.0"] },
+    { address: "192.0.2.2", count: 1, linkedAt: link.linkedAt, seenAt: link.seenAt, version: 3, programs: ["0.2.0"] },
   ]);
 });
 

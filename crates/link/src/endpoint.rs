@@ -93,7 +93,9 @@ impl Endpoint {
             // The secret must not be sent to the target of a redirect.
             .redirect(redirect::Policy::none())
             // All settings come from the configuration, none from the environment.
-            .no_proxy();
+            .no_proxy()
+            // Operators of the platform see the version of each engine.
+            .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")));
         if let Some(path) = ca_file {
             builder = builder.tls_certs_only(authorities(path)?);
         }

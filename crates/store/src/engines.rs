@@ -17,6 +17,8 @@ record! {
         pub cluster_domain: String,
         /// Address from which the engine is linked.
         pub address: String,
+        /// Version of its program; `None` for a program that does not report it.
+        pub program_version: Option<String>,
         /// Time when the link was established.
         pub linked_at: Timestamp,
         /// Version that was sent to the engine: [`crate::database::changes::Version::version`].
@@ -91,11 +93,12 @@ statements! {
         CAST(SUM(tunnels) AS BIGINT) AS tunnels FROM link_inventory \
         WHERE cluster_domain = $1 AND reported_at > $2 GROUP BY cluster_domain";
     FORGET_INVENTORY = "DELETE FROM link_inventory WHERE reported_at <= $1";
-    SEEN = "INSERT INTO link_engines (id, cluster_domain, address, linked_at, version, seen_at) \
-        VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO UPDATE SET \
+    SEEN = "INSERT INTO link_engines (id, cluster_domain, address, program_version, linked_at, \
+        version, seen_at) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO UPDATE SET \
         version = excluded.version, seen_at = excluded.seen_at";
     GONE = "DELETE FROM link_engines WHERE id = $1";
-    LINKED = "SELECT id, cluster_domain, address, linked_at, version, seen_at FROM link_engines \
+    LINKED = "SELECT id, cluster_domain, address, program_version, linked_at, version, seen_at \
+        FROM link_engines \
         WHERE cluster_domain = $1 AND seen_at > $2 ORDER BY linked_at, id LIMIT $3";
     FORGET_LINKED = "DELETE FROM link_engines WHERE seen_at <= $1";
 }
@@ -210,6 +213,7 @@ pub async fn record_link(tx: &mut Tx, link: &LinkedEngine) -> Result<(), Error> 
         .bind(&link.id)
         .bind(&link.cluster_domain)
         .bind(&link.address)
+        .bind(link.program_version.as_ref())
         .bind(link.linked_at)
         .bind(link.version)
         .bind(link.seen_at)

@@ -14,6 +14,8 @@ export interface LinkedAddress {
   readonly seenAt: string;
   /** Lowest version. */
   readonly version: number;
+  /** Versions of the programs. Earlier programs do not report theirs. */
+  readonly programs: readonly string[];
 }
 
 /** One entry for each address, with the values of its link that needs most attention. */
@@ -27,6 +29,7 @@ export function linksByAddress(links: readonly Link[]): LinkedAddress[] {
       linkedAt: earlier(before?.linkedAt, link.linkedAt),
       seenAt: earlier(before?.seenAt, link.seenAt),
       version: Math.min(before?.version ?? link.version, link.version),
+      programs: [...new Set([...(before?.programs ?? []), ...(link.programVersion === undefined ? [] : [link.programVersion])])],
     });
   }
   return [...found.values()];

@@ -477,6 +477,10 @@ pub struct OperatorLink {
     /// Address from which the engine is linked.
     #[schema(example = "192.0.2.1")]
     pub address: String,
+    /// Version of the program; absent for versions that do not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, example = "0.1.0")]
+    pub program_version: Option<String>,
     /// Time when the link was established.
     #[schema(format = DateTime)]
     pub linked_at: String,

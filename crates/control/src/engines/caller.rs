@@ -5,8 +5,9 @@ use std::sync::Arc;
 use api::link::VERSION;
 use axum::extract::FromRequestParts;
 use daemon::connections::source_network;
-use http::HeaderName;
+use http::header::USER_AGENT;
 use http::request::Parts;
+use http::{HeaderMap, HeaderName};
 use types::problem::Problem;
 
 use super::cluster::Cluster;
@@ -23,6 +24,8 @@ pub(super) const LINK_VERSION: HeaderName = HeaderName::from_static("svc-link-ve
 /// An authenticated engine of a cluster.
 pub(super) struct Engine {
     pub(super) cluster: Arc<Cluster>,
+    /// Version of its program; `None` for a program that does not report it.
+    pub(super) program_version: Option<String>,
 }
 
 impl FromRequestParts<Arc<App>> for Engine {
@@ -57,6 +60,51 @@ impl FromRequestParts<Arc<App>> for Engine {
             let problem = Problem::invalid_request(detail);
             return Err(problem.with_field(LINK_VERSION.as_str()).into());
         }
-        Ok(Self { cluster })
+        Ok(Self {
+            cluster,
+            program_version: program_version(&parts.headers),
+        })
+    }
+}
+
+/// The version in `svc/0.1.0`, for display.
+fn program_version(headers: &HeaderMap) -> Option<String> {
+    let agent = headers.get(USER_AGENT)?.to_str().ok()?;
+    let version = agent.strip_prefix(PROGRAM)?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".+-".contains(&byte);
+    let fits = (1..=MAX_VERSION_BYTES).contains(&version.len()) && version.bytes().all(is_plain);
+    fits.then(|| version.to_owned())
+}
+
+const PROGRAM: &str = "svc/";
+
+/// Versions have about ten characters.
+const MAX_VERSION_BYTES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_program_reports_a_short_version() {
+        let read = |agent: &'static str| {
+            let value = HeaderValue::from_static(agent);
+            program_version(&HeaderMap::from_iter([(USER_AGENT, value)]))
+        };
+        assert_eq!(read("svc/0.1.0").as_deref(), Some("0.1.0"));
+        assert_eq!(read("svc/1.0.0-rc.1+b").as_deref(), Some("1.0.0-rc.1+b"));
+        for other in [
+            "",
+            "svc/",
+            "curl/8.0",
+            "svc/1 2",
+            "svc/<b>",
+            "svc/000000000000000000000000000000000",
+        ] {
+            assert_eq!(read(other), None, "{other}");
+        }
+        assert_eq!(program_version(&HeaderMap::new()), None);
     }
 }

@@ -28,8 +28,7 @@ pub(super) async fn stream(
     let since = query.text("since");
     query.finish()?;
     let permit = app.engines.acquire_link_permit()?;
-    let cluster = engine.cluster;
-    let version = since.and_then(|text| parse_cursor(&cluster, &text));
+    let version = since.and_then(|text| parse_cursor(&engine.cluster, &text));
     let mut conn = app.store.read().await?;
     let is_kept = match &version {
         Some(version) => changes::is_in_log(&mut conn, version).await?,
@@ -39,7 +38,7 @@ pub(super) async fn stream(
     let (out, body) = lines();
     let link = Link::new(
         Arc::clone(&app),
-        cluster,
+        engine,
         ip,
         version.filter(|_| is_kept),
         out,

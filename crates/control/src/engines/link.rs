@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use store::changes::{self, Change, Kind, Version};
 use store::engines::{self, LinkedEngine};
 
+use super::caller::Engine;
 use super::changes::cursor_at;
 use super::cluster::Cluster;
 use super::lines::{LineError, Lines};
@@ -29,6 +30,8 @@ pub(super) struct Link {
     pub(super) sent_version: Option<Version>,
     id: String,
     address: IpAddr,
+    /// Version of the engine's program.
+    program_version: Option<String>,
     linked_at: Timestamp,
     /// Time at which the link was last recorded in the database.
     seen_at: Option<Timestamp>,
@@ -63,7 +66,7 @@ impl From<store::Error> for LinkEnd {
 impl Link {
     pub(super) fn new(
         app: Arc<App>,
-        cluster: Arc<Cluster>,
+        engine: Engine,
         from: IpAddr,
         version: Option<Version>,
         out: Lines,
@@ -71,7 +74,8 @@ impl Link {
         let since = app.now();
         Ok(Self {
             app,
-            cluster,
+            cluster: engine.cluster,
+            program_version: engine.program_version,
             lines: out,
             sent_version: version,
             id: hex::encode(random::bytes::<16>()?),
@@ -241,6 +245,7 @@ impl Link {
             id: self.id.clone(),
             cluster_domain: self.cluster.domain.clone(),
             address: self.address.to_string(),
+            program_version: self.program_version.clone(),
             linked_at: self.linked_at,
             version: sent_version.version,
             seen_at: now,

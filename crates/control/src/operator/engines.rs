@@ -82,6 +82,7 @@ async fn cluster(
             .into_iter()
             .map(|link| OperatorLink {
                 address: link.address,
+                program_version: link.program_version,
                 linked_at: date(link.linked_at),
                 seen_at: date(link.seen_at),
                 version: counted(link.version),

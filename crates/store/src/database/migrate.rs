@@ -55,6 +55,7 @@ migrations! {
     25 "takedowns" "0025_takedowns"
     26 "engine_certificates" "0026_engine_certificates"
     27 "audit_filters" "0027_audit_filters"
+    28 "engine_programs" "0028_engine_programs"
 }
 
 /// Applies missing migrations. The write lock is taken before the table of versions is read, so a

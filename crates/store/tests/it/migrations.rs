@@ -137,6 +137,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "1a81d35019a89c22b8dd74253704f01c",
         "1a81d35019a89c22b8dd74253704f01c",
     ),
+    (
+        "0028_engine_programs",
+        "2530dbb339721eaa12b6cbfda56243f6",
+        "c201b42951cdebddf6c826516d63db01",
+    ),
 ];
 
 /// Words that break the code before a migration, since both versions run during an update.

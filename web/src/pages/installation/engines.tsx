@@ -36,6 +36,7 @@ export function OperatorEngines() {
                     {linksByAddress(one.links).map((link) => (
                       <li key={link.address} class="row small">
                         <code>{link.address}</code>
+                        {link.programs.length > 0 && <span>svc {link.programs.join(", ")}</span>}
                         <span class="quiet">
                           {link.count > 1 && `${count(link.count)} links, `}linked <Time at={link.linkedAt} />, seen <Time at={link.seenAt} />
                         </span>

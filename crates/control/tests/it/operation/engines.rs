@@ -136,6 +136,7 @@ fn asks(secret: &str, since: Option<&Cursor>) -> Request<Empty<Bytes>> {
         .header("host", "svc.example")
         .header("authorization", format!("Bearer {secret}"))
         .header("svc-link-version", VERSION)
+        .header("user-agent", "svc/9.8.7")
         .body(Empty::new())
         .unwrap()
 }

@@ -275,6 +275,7 @@ async fn abandoned_rows_are_removed(control: TestControl) {
         id: "one".to_owned(),
         cluster_domain: "engine.example.com".to_owned(),
         address: "192.0.2.1".to_owned(),
+        program_version: None,
         linked_at: now,
         version: 1,
         seen_at: now,

@@ -291,6 +291,7 @@ async fn operators_see_linked_engines(control: TestControl) {
         (&here["links"][0]["address"], here.get("reportedAt")),
         (&json!("127.0.0.1"), None)
     );
+    assert_eq!(here["links"][0]["programVersion"], "9.8.7");
     assert!(list["version"].as_u64().unwrap() >= here["links"][0]["version"].as_u64().unwrap());
     assert_eq!(there["links"], json!([]));
     let mut browser = control.signed_in("Ops").await;
