@@ -188,6 +188,31 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+    use crate::manager::tests::{IN_2030, IN_2032, settings, store_certificate};
+
+    #[test]
+    fn a_process_whose_only_certificate_has_expired_is_not_ready() {
+        let directory = tempfile::tempdir().unwrap();
+        store_certificate(directory.path());
+        for (now, is_ready) in [(IN_2030, true), (IN_2032, false)] {
+            let settings = settings(directory.path());
+            let clock: WallClock = Arc::new(move || now);
+            let manager = Manager::open(settings, daemon::tls::provider(), clock).unwrap();
+            let mut orders = Orders {
+                certificate: manager.certificate(),
+                has_files: false,
+                thread: thread::spawn(|| {}),
+            };
+            let readiness = Readiness::default();
+            readiness.set_ready(true);
+            orders.refresh(&readiness);
+            assert_eq!(readiness.is_ready(), is_ready, "{now}");
+            orders.has_files = true;
+            orders.refresh(&readiness);
+            assert!(readiness.is_ready(), "there is a certificate from files");
+            orders.finish();
+        }
+    }
 
     #[tokio::test]
     async fn a_stop_of_the_responder_waits_for_its_end() {

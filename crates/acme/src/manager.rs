@@ -322,22 +322,24 @@ impl Manager {
         let is_same = current.is_some_and(|current| {
             current.certified().cert.first() == issued.certified().cert.first()
         });
-        let due = renewal_time(issued.validity(), None, 0);
-        // The same one may have expired only by a clock that was ahead, and is corrected by now.
-        if (is_same && !self.renewal.is_outdated) || due <= (self.now)() {
+        let is_due = renewal_time(issued.validity(), None, 0) <= (self.now)();
+        if is_same && self.renewal.is_outdated {
+            // It had expired only by a clock that was ahead. It may be renewed now nevertheless.
+            info!("the clock is corrected, and the stored certificate has not expired");
+            self.install(issued, false);
+            return Ok(!is_due);
+        }
+        if is_same || is_due {
             return Ok(false);
         }
-        if is_same {
-            info!("the clock is corrected, and the stored certificate has not expired");
-        } else {
-            info!("the certificate of another process is in use");
-        }
+        info!("the certificate of another process is in use");
         self.install(issued, false);
         Ok(true)
     }
 
     /// The stored certificate, and true if it is for other names, from another authority, or has
-    /// expired, so that another one is ordered. `None` if there is none.
+    /// expired, so that another one is ordered. `None` if there is none, or it has expired and is not
+    /// that of the settings.
     fn stored(&self) -> Result<Option<(IssuedCertificate, bool)>, OrderError> {
         let Some(file) = stored::<CertificateFile>(&self.folder, CERTIFICATE_FILE)? else {
             return Ok(None);
@@ -351,12 +353,17 @@ impl Manager {
                 // If this clock is behind or ahead, clients whose clock is right accept the
                 // certificate. If it has really expired, their error states the reason, which a
                 // handshake without a certificate does not.
-                if issued.check_time(now) == Err(ChainError::Expired) {
-                    let names = &file.names;
-                    warn!(?names, "{EXPIRED_IN_USE}");
-                    return Ok(Some((issued.expired(), true)));
+                let has_expired = issued.check_time(now) == Err(ChainError::Expired);
+                if !has_expired {
+                    return Ok(Some((issued, !is_current)));
                 }
-                Ok(Some((issued, !is_current)))
+                let names = &file.names;
+                if !is_current {
+                    warn!(?names, "the stored certificate has expired");
+                    return Ok(None);
+                }
+                warn!(?names, "{EXPIRED_IN_USE}");
+                Ok(Some((issued.expired(), true)))
             }
             Err(error) => {
                 warn!(%error, "the stored certificate is not used");
@@ -504,7 +511,7 @@ pub(crate) mod tests {
     }
 
     /// Stores a certificate that is valid in 2030.
-    pub(super) fn store_certificate(state_dir: &Path) {
+    pub(crate) fn store_certificate(state_dir: &Path) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![NAME.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2030, 1, 1);
@@ -536,11 +543,21 @@ pub(crate) mod tests {
             assert_eq!(current.was_expired(), was_expired, "{now}");
             assert_eq!(manager.renewal.is_outdated, was_expired, "{now}");
         }
+        for (now, is_used) in [(IN_2030, true), (IN_2032, false)] {
+            let settings = Settings {
+                names: vec!["other.example".to_owned()],
+                ..settings(directory.path())
+            };
+            let clock: WallClock = Arc::new(move || now);
+            let manager = Manager::open(settings, Arc::clone(&provider), clock).unwrap();
+            let is_current = manager.certificate().current().is_some();
+            assert_eq!(is_current, is_used, "of other names in {now}");
+        }
     }
 
     /// 2030-06-01, and 2032-01-01.
-    pub(super) const IN_2030: i64 = 1_906_502_400;
-    pub(super) const IN_2032: i64 = 1_956_528_000;
+    pub(crate) const IN_2030: i64 = 1_906_502_400;
+    pub(crate) const IN_2032: i64 = 1_956_528_000;
 
     #[test]
     fn a_failure_has_its_reason_and_the_time_of_the_next_attempt() {

@@ -75,8 +75,7 @@ impl BothSources {
         let names = self.names.load();
         let of_files = Rank::of(&names.names, name, self.files.not_after());
         let of_order = Rank::of(issued.names(), name, issued.validity().not_after);
-        let is_last_resort = issued.was_expired() && of_files.name > NameMatch::None;
-        if of_order > of_files && !is_last_resort {
+        if is_order_preferred(of_order, of_files, issued.was_expired()) {
             Arc::clone(issued.certified())
         } else {
             from_files
@@ -109,6 +108,15 @@ impl Rank {
         let name = best_match(names, host);
         Self { name, expiry }
     }
+}
+
+/// True if the certificate from the authority suits a host better than that in the files. One that
+/// had expired when it was read is only for a host that it names and the files do not.
+fn is_order_preferred(of_order: Rank, of_files: Rank, was_expired: bool) -> bool {
+    if was_expired {
+        return of_order.name > NameMatch::None && of_files.name == NameMatch::None;
+    }
+    of_order > of_files
 }
 
 /// How specifically a certificate names a host; the greatest one is the most specific.
@@ -159,6 +167,22 @@ mod tests {
         }
         assert!(NameMatch::Exact > NameMatch::Wildcard);
         assert!(NameMatch::Wildcard > NameMatch::None);
+    }
+
+    #[test]
+    fn an_expired_certificate_is_only_for_a_name_that_has_no_other_one() {
+        let rank = |name, expiry| Rank { name, expiry };
+        let (none, wildcard, exact) = (NameMatch::None, NameMatch::Wildcard, NameMatch::Exact);
+        for (of_order, of_files, expected) in [
+            (rank(exact, 2), rank(none, 1), [true, true]),
+            (rank(exact, 2), rank(wildcard, 1), [true, false]),
+            (rank(exact, 2), rank(exact, 1), [true, false]),
+            (rank(none, 2), rank(none, 1), [true, false]),
+            (rank(none, 2), rank(exact, 1), [false, false]),
+        ] {
+            let found = [false, true].map(|was| is_order_preferred(of_order, of_files, was));
+            assert_eq!(found, expected, "{of_order:?} {of_files:?}");
+        }
     }
 
     #[test]

@@ -117,3 +117,21 @@ async fn a_certificate_that_expired_only_by_a_clock_ahead_stays_in_use() {
     assert!(!current.was_expired() && !manager.renewal.is_outdated);
     assert!(manager.wait().await.is_some(), "no renewal is due");
 }
+
+/// The corrected clock is within the last third of the lifetime, so the certificate counts as valid
+/// and is renewed.
+#[tokio::test]
+async fn a_certificate_that_did_not_expire_is_renewed_when_it_is_time() {
+    let directory = tempfile::tempdir().unwrap();
+    store_certificate(directory.path());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let time = Arc::new(AtomicI64::new(IN_2032));
+    let clock = Arc::clone(&time);
+    let clock: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
+    let mut manager = Manager::open(settings(directory.path()), provider, clock).unwrap();
+    // 2030-12-15
+    time.store(1_923_523_200, Ordering::Relaxed);
+    assert!(manager.step(0).await.is_err(), "an order is due");
+    let current = manager.certificate().current().unwrap();
+    assert!(!current.was_expired() && !manager.renewal.is_outdated);
+}

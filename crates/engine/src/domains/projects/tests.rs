@@ -380,3 +380,49 @@ fn orders_end_with_their_domain() {
     of_projects.apply(&[project("a", &["b.example.com"])]);
     assert!(format!("{set:?}").contains("names: 1"), "{set:?}");
 }
+
+/// Visitors get the certificate of the wildcard above until the domain has another one.
+#[test]
+fn an_ordered_certificate_that_has_expired_is_used_only_without_another_one() {
+    let state = tempfile::tempdir().unwrap();
+    let settings = settings(vec![ChallengeKind::TlsAlpn01], state.path());
+    let (name, wildcard) = ("app.example.com", "*.example.com");
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let file = json!({
+        "directory": settings.directory,
+        "names": [name],
+        "chain": made.cert.pem(),
+        "key": made.signing_key.serialize_pem(),
+    });
+    let folder = acme::domain_state_dir(state.path(), name);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("certificate.json"), file.to_string()).unwrap();
+
+    let domains = Domains::default();
+    let add = |name: &str, certificate| {
+        let domain = Domain {
+            name: name.parse().unwrap(),
+            project: "a".into(),
+            certificate,
+        };
+        domains.insert(domain).unwrap();
+    };
+    // The certificates of the tests have expired by then.
+    let now: WallClock = Arc::new(|| 70_000_000_000);
+    let provider = daemon::tls::provider();
+    let set = CertificateSet::open(settings, Arc::default(), Arc::clone(&provider), now).unwrap();
+    add(name, DomainCertificate::Ordered(set.add(name)));
+    let used = domains.certificate_of(name).unwrap();
+    assert_eq!(used.cert.first(), Some(made.cert.der()));
+
+    let other = rcgen::generate_simple_self_signed([wildcard.to_owned()]).unwrap();
+    let (chain, key) = (other.cert.pem(), other.signing_key.serialize_pem());
+    let names = [wildcard.to_owned()];
+    let issued = IssuedCertificate::parse(&chain, &key, &names, &provider).unwrap();
+    add(
+        wildcard,
+        DomainCertificate::Uploaded(Some(Arc::new(issued))),
+    );
+    let used = domains.certificate_of(name).unwrap();
+    assert_eq!(used.cert.first(), Some(other.cert.der()));
+}
