@@ -38,9 +38,12 @@ impl ActiveVisit {
     /// True if the visit is no longer allowed.
     fn is_denied(&self, core: &Core) -> bool {
         let tunnel = &self.tunnel;
+        if tunnel.is_closed_by_caller() {
+            return true;
+        }
         // Without a platform the authorisation of a visit never changes.
-        if tunnel.is_closed_by_caller() || core.tenancy.directory().is_none() {
-            return tunnel.is_closed_by_caller();
+        if core.tenancy.directory().is_none() {
+            return false;
         }
         if tunnel.agent.is_revoked() || core.has_lost_name(tunnel) {
             return true;
