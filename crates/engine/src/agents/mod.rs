@@ -240,8 +240,7 @@ impl Agent {
                 stream_id: id.to_string(),
                 source_ip: Some(source.into()),
                 moved: false,
-                exchanges: self.reports_delivery
-                    && matches!(purpose, Purpose::Exchanges | Purpose::TlsExchanges),
+                exchanges: self.reports_delivery && purpose != Purpose::Bytes,
             };
             let stream = match purpose {
                 Purpose::Exchanges => {

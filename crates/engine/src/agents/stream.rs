@@ -47,8 +47,8 @@ struct HttpUsage {
 
 /// The requests on a connection that several use at the same time.
 pub(crate) trait SharedRequests: std::fmt::Debug + Send + Sync {
-    /// True if no request is in progress.
-    fn is_idle(&self) -> bool;
+    /// True if no request is in progress, and none has failed.
+    fn is_complete(&self) -> bool;
 }
 
 /// State of a stream with consecutive HTTP exchanges (extension `exchange/1`).
@@ -120,8 +120,8 @@ impl TunnelStream {
         exchanges.is_reused
     }
 
-    /// Records that both messages of the exchange are complete, or the response and the service
-    /// accepts no more of the request. When this is dropped, the agent closes the service's
+    /// Records that both messages of the exchange are complete, or that the response is, and no more
+    /// of the request is sent. When this is dropped, the agent closes the service's
     /// connection, and does not report a failure, also if that connection has failed since.
     pub(crate) fn end_exchange(&mut self) {
         if let Some(exchanges) = self.exchanges_mut() {
@@ -130,8 +130,8 @@ impl TunnelStream {
         }
     }
 
-    /// Several requests use the stream at the same time. It ends as after a complete exchange if
-    /// none is in progress then.
+    /// Several requests use the stream at the same time. It ends as after a complete exchange if all
+    /// of them are complete then.
     pub(crate) fn share(&mut self, requests: Arc<dyn SharedRequests>) {
         self.usage.get_or_insert_default().shared = Some(requests);
     }
@@ -142,7 +142,7 @@ impl TunnelStream {
             return false;
         };
         match (&usage.shared, &usage.exchanges) {
-            (Some(requests), _) => requests.is_idle(),
+            (Some(requests), _) => requests.is_complete(),
             (None, Some(exchanges)) => exchanges.is_idle,
             (None, None) => false,
         }

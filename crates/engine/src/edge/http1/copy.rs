@@ -267,6 +267,19 @@ impl BodyCopy {
         }
     }
 
+    /// Writes the bytes in memory, and reads no more. Ready when they are written, or when the sink
+    /// accepts no more.
+    pub(crate) fn poll_rest<W: AsyncWrite + Unpin>(
+        &mut self,
+        cx: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Poll<()> {
+        match self.poll_sink(cx, sink) {
+            Ok(written) => written,
+            Err(_) => Poll::Ready(()),
+        }
+    }
+
     /// Writes all pending bytes. It stops when the sink has buffered `Scratch::SMALL` accepted
     /// bytes, because a TLS session would buffer as much again.
     fn poll_sink<W: AsyncWrite + Unpin>(

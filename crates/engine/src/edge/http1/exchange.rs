@@ -21,7 +21,7 @@ use crate::edge::http1::to_http2;
 use crate::edge::http1::upgrade;
 use crate::edge::response_timeout::{Progress, ResponseTimeout, await_with_timeout};
 use crate::edge::upstream;
-use crate::edge::upstream::{ConnectError, Connection, Http1};
+use crate::edge::upstream::{ConnectError, Connection, Http1, UpstreamIo};
 
 /// Limits of the interim responses (RFC 9110, 15.2) before the final one. Real services send one or
 /// two. They stay in memory while the visitor does not read, so that all of them may have the size
@@ -525,15 +525,19 @@ impl<'v> Exchange<'v> {
             Ok(()) => {
                 self.request.record.set_outcome(Outcome::Served);
                 let sent = self.upload_state == UploadState::Sent;
-                // The service may have closed or reset its connection after an early response.
-                let refused = self.upload_state == UploadState::Refused && !is_request_broken;
-                if sent || refused {
+                let worker = &self.visitor.worker;
+                if sent {
                     self.upstream.io.stream_mut().end_exchange();
-                }
-                if sent && response.reusable && self.upstream.unread().is_empty() {
-                    let tunnel = self.request.admitted.tunnel.view.id;
-                    let announced = response.announced;
-                    upstream::keep(&self.visitor.worker, tunnel, self.upstream, announced);
+                    if response.reusable && self.upstream.unread().is_empty() {
+                        let tunnel = self.request.admitted.tunnel.view.id;
+                        upstream::keep(worker, tunnel, self.upstream, response.announced);
+                    }
+                } else if !is_request_broken {
+                    // The service may have closed or reset its connection after an early response.
+                    let mut upload = self.upload;
+                    let rest =
+                        move |cx: &mut Context<'_>, io: &mut UpstreamIo| upload.poll_rest(cx, io);
+                    worker.spawn(upstream::end_early(self.upstream, rest));
                 }
                 let next = if sent && response.keep_alive {
                     NextStep::Request

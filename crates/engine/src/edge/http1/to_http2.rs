@@ -28,7 +28,7 @@ use crate::edge::http2::body::{BodyFrame, CountingBody, RequestBody};
 use crate::edge::response_timeout::{ResponseTimeout, await_with_timeout};
 use crate::edge::upstream;
 use crate::edge::upstream::{
-    Http2, Http2Exchange, Http2ResponseError, ServiceBody, ServiceResponse,
+    Http2, Http2Exchange, Http2ResponseError, ServiceBody, ServiceResponse, StreamPermit,
 };
 
 /// Capacity of the channel for body frames. It is one, so that bytes that the service cannot take
@@ -102,14 +102,16 @@ pub(in crate::edge) async fn run(
         Some(Some(Ok(response))) => {
             permit.mark_answered();
             let out = responses.interim.take_unsent();
-            ExchangeOutcome::Next(respond(visitor, request, response, upload, out).await)
+            let answer = (response, out);
+            ExchangeOutcome::Next(respond(visitor, request, answer, upload, &permit).await)
         }
-        Some(Some(Err(error))) => without_response(request, &error, has_body),
+        Some(Some(Err(error))) => without_response(request, &error, has_body, &permit),
         Some(None) => match malformed {
             Some(reason) => ExchangeOutcome::Refused(request.malformed_body(reason)),
             None => ExchangeOutcome::Next(NextStep::Abort),
         },
         None => {
+            permit.record_failure();
             upstream::discard_http2(&visitor.worker, &request.admitted.tunnel, &permit);
             request.record.set_failure("no answer in time");
             ExchangeOutcome::Refused(Problem::upstream_timeout())
@@ -122,13 +124,16 @@ fn without_response(
     request: &mut Request,
     error: &Http2ResponseError,
     has_body: bool,
+    permit: &StreamPermit,
 ) -> ExchangeOutcome {
     let reason = error.to_string();
+    let may_retry = request.admitted.idempotent && !has_body;
+    error.record(permit, may_retry);
     if matches!(error, Http2ResponseError::Invalid(_)) {
         request.record.set_failure(reason.clone());
         return ExchangeOutcome::Refused(Problem::upstream_invalid_response().with_detail(reason));
     }
-    if request.admitted.idempotent && !has_body {
+    if may_retry {
         return ExchangeOutcome::Retry(None, reason);
     }
     request.admitted.tunnel.health.record_failure();
@@ -275,9 +280,9 @@ impl Upload {
 async fn respond(
     visitor: &mut Visitor,
     request: &mut Request,
-    response: Response<ServiceBody>,
+    (response, mut out): (Response<ServiceBody>, Vec<u8>),
     mut upload: UploadState,
-    mut out: Vec<u8>,
+    permit: &StreamPermit,
 ) -> NextStep {
     request.admitted.tunnel.health.record_success();
     let record = &mut request.record;
@@ -319,6 +324,9 @@ async fn respond(
         }
         Err(ExchangeError::Visitor) => NextStep::Abort,
         Err(ExchangeError::Service(error)) => {
+            if upstream::is_service_failure(&error) {
+                permit.record_failure();
+            }
             record.set_failure(error.to_string());
             NextStep::Abort
         }

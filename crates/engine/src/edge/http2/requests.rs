@@ -205,6 +205,7 @@ async fn send_http2(
     interim: &InterimSender,
 ) -> Result<(Response<ServiceBody>, StreamPermit), ResponseHeadError> {
     let Http2 { send, permit } = http2;
+    let may_retry = forward.idempotent && body.is_none();
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
     let mut expects_continue = body.as_ref().is_some_and(VisitorBody::expects_continue);
     let reserved = ReservedNames::of(&forward.tunnel.policy);
@@ -233,13 +234,18 @@ async fn send_http2(
             Err(ResponseHeadError::Refused(Problem::conflict()))
         }
         Some(Err(error @ Http2ResponseError::Invalid(_))) => {
+            error.record(&permit, false);
             let reason = error.to_string();
             record.set_failure(reason.clone());
             let problem = Problem::upstream_invalid_response().with_detail(reason);
             Err(ResponseHeadError::Refused(problem))
         }
-        Some(Err(error)) => Err(ResponseHeadError::ConnectionFailed(error.to_string())),
+        Some(Err(error)) => {
+            error.record(&permit, may_retry);
+            Err(ResponseHeadError::ConnectionFailed(error.to_string()))
+        }
         None => {
+            permit.record_failure();
             upstream::discard_http2(worker, &forward.tunnel, &permit);
             record.set_failure("no answer in time");
             Err(ResponseHeadError::Refused(Problem::upstream_timeout()))
@@ -295,7 +301,7 @@ fn respond_http2(
             body,
             record,
             bytes: 0,
-            _permit: permit,
+            permit,
         })),
     )
 }

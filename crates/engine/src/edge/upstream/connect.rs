@@ -1,11 +1,14 @@
 //! Opens connections to services.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustls::ClientConfig;
+use tokio::time::timeout;
 use types::id::TunnelId;
 use types::tunnel::HttpVersion;
 
@@ -69,6 +72,23 @@ pub(crate) fn keep(worker: &Worker, tunnel: TunnelId, io: Http1, announced: Opti
         drop(io);
     }
 }
+
+/// Ends an exchange whose response was complete before its request. `poll_rest` sends the bytes of the
+/// request that are in memory, because a stream does not end within a part of them. A service that
+/// does not take them in time gets a reset.
+pub(in crate::edge) async fn end_early(
+    mut upstream: Http1,
+    mut poll_rest: impl FnMut(&mut Context<'_>, &mut UpstreamIo) -> Poll<()>,
+) {
+    let rest = poll_fn(|cx| poll_rest(cx, &mut upstream.io));
+    if timeout(END_TIMEOUT, rest).await.is_ok() {
+        upstream.io.stream_mut().end_exchange();
+    }
+}
+
+/// Time for the bytes of a request whose response is complete: a round trip on a bad line. The
+/// agent discards them after the service has closed.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens an HTTP/1.1 connection even if the tunnel prefers HTTP/2, for protocols that start with an
 /// upgrade.

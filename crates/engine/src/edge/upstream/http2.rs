@@ -19,7 +19,12 @@ pub(crate) struct Http2 {
 }
 
 /// Counts one request on its connection, until its response ends.
-pub(crate) type StreamPermit = Permit<StreamLimit>;
+#[derive(Debug)]
+pub(crate) struct StreamPermit {
+    /// Empty only while this is being dropped.
+    counted: Option<Permit<StreamLimit>>,
+    limit: Arc<StreamLimit>,
+}
 
 /// The number of requests on a connection, and their limit.
 #[derive(Debug)]
@@ -29,6 +34,10 @@ pub(crate) struct StreamLimit {
     /// True once the service has sent its limit, which precedes its first response.
     is_known: AtomicBool,
     response_received: Notify,
+    /// A request had no complete response because of the service or its connection.
+    has_failed: AtomicBool,
+    /// A request has ended.
+    ended: Notify,
 }
 
 /// Limit of requests that share a connection, even if the service allows more. They share the
@@ -49,7 +58,7 @@ impl SharedHttp2 {
             return None;
         }
         self.last_used = Instant::now();
-        let (send, permit) = (self.send.clone(), StreamPermit::take(&self.limit));
+        let (send, permit) = (self.send.clone(), StreamPermit::new(&self.limit));
         Some(Http2 { send, permit })
     }
 
@@ -62,6 +71,38 @@ impl SharedHttp2 {
     }
 }
 
+impl StreamPermit {
+    pub(super) fn new(limit: &Arc<StreamLimit>) -> Self {
+        Self {
+            counted: Some(Permit::take(limit)),
+            limit: Arc::clone(limit),
+        }
+    }
+
+    /// True if the permit belongs to the connection with this limit.
+    pub(super) fn is_of(&self, limit: &Arc<StreamLimit>) -> bool {
+        Arc::ptr_eq(&self.limit, limit)
+    }
+
+    /// The service has sent a response.
+    pub(in crate::edge) fn mark_answered(&self) {
+        self.limit.mark_answered();
+    }
+
+    /// The request has no complete response because of the service or its connection. The agent
+    /// reports the connection as failed when it ends.
+    pub(in crate::edge) fn record_failure(&self) {
+        self.limit.has_failed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        drop(self.counted.take());
+        self.limit.ended.notify_one();
+    }
+}
+
 impl StreamLimit {
     /// The limit of a connection whose service has not sent its own yet.
     pub(super) fn unknown() -> Arc<Self> {
@@ -70,6 +111,8 @@ impl StreamLimit {
             max: AtomicUsize::new(MAX_CONCURRENT_STREAMS),
             is_known: AtomicBool::new(false),
             response_received: Notify::new(),
+            has_failed: AtomicBool::new(false),
+            ended: Notify::new(),
         })
     }
 
@@ -79,8 +122,7 @@ impl StreamLimit {
             .store(most.min(MAX_CONCURRENT_STREAMS), Ordering::Relaxed);
     }
 
-    /// The service has sent a response.
-    pub(in crate::edge) fn mark_answered(&self) {
+    fn mark_answered(&self) {
         if !self.is_known.swap(true, Ordering::Relaxed) {
             self.response_received.notify_one();
         }
@@ -98,11 +140,23 @@ impl StreamLimit {
     pub(super) fn is_idle(&self) -> bool {
         self.active.count() == 0
     }
+
+    /// Waits for the end of all requests of a connection that has ended.
+    pub(super) async fn all_ended(&self) {
+        while !self.is_idle() {
+            self.ended.notified().await;
+        }
+    }
+
+    /// True if a request had no complete response.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
 }
 
 impl SharedRequests for StreamLimit {
-    fn is_idle(&self) -> bool {
-        Self::is_idle(self)
+    fn is_complete(&self) -> bool {
+        self.is_idle() && !self.has_failed()
     }
 }
 

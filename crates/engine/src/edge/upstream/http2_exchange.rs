@@ -17,6 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::edge::http1::exchange::InterimCount;
 use crate::edge::http2::body::{CountingBody, RequestBodyError};
 use crate::edge::http2::body_sender::BodySender;
+use crate::edge::upstream::StreamPermit;
 
 /// A request, until its final response.
 pub(in crate::edge) struct Http2Exchange {
@@ -45,6 +46,33 @@ pub(in crate::edge) enum Http2ResponseError {
     Stream(#[from] h2::Error),
     #[error("the service sent an invalid response: {0}")]
     Invalid(&'static str),
+}
+
+/// True if a stream has failed because of the service or its connection, and false if the edge has
+/// reset it, for a visitor that aborted the request.
+pub(in crate::edge) fn is_service_failure(error: &h2::Error) -> bool {
+    !error.is_reset() || error.is_remote() || error.is_library()
+}
+
+impl Http2ResponseError {
+    /// Records the failure of a request on its connection, unless the visitor has aborted it, or it
+    /// is sent again because the service has not processed it (RFC 9113, 8.7).
+    pub(in crate::edge) fn record(&self, permit: &StreamPermit, is_sent_again: bool) {
+        let is_failure = match self {
+            Self::Stream(error) if is_unprocessed(error) => !is_sent_again,
+            Self::Stream(error) => is_service_failure(error),
+            Self::Invalid(_) => true,
+        };
+        if is_failure {
+            permit.record_failure();
+        }
+    }
+}
+
+/// True if the service reports that it has not processed the request.
+fn is_unprocessed(error: &h2::Error) -> bool {
+    let is_refused = error.reason() == Some(Reason::REFUSED_STREAM);
+    error.is_remote() && (error.is_go_away() || is_refused)
 }
 
 impl Http2Exchange {
@@ -103,7 +131,8 @@ impl Http2Exchange {
         // Nothing is waiting in front of the final response.
         let response = ready!(Pin::new(response).poll(cx))?;
         let upload = self.upload.take();
-        let response = response.map(|stream| ServiceBody::new(stream, upload));
+        let length = length(response.headers());
+        let response = response.map(|stream| ServiceBody::new(stream, length, upload));
         Poll::Ready(Ok(ServiceResponse::Final(response)))
     }
 
@@ -149,6 +178,11 @@ fn size(headers: &HeaderMap) -> usize {
     STATUS_LINE + sizes.sum::<usize>()
 }
 
+/// The announced length of a body.
+fn length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
 /// The error code for the service's stream.
 fn reset_code(error: &RequestBodyError) -> Reason {
     match error {
@@ -166,14 +200,18 @@ pub(in crate::edge) struct ServiceBody {
     upload: Option<DropGuard>,
     /// The data has ended, and trailers may follow.
     data_ended: bool,
+    /// Missing bytes of the announced length. If the connection fails before the end of the request,
+    /// `h2` does not know any more whether it had received the end of the response.
+    missing: Option<u64>,
 }
 
 impl ServiceBody {
-    fn new(stream: RecvStream, upload: Option<DropGuard>) -> Self {
+    fn new(stream: RecvStream, length: Option<u64>, upload: Option<DropGuard>) -> Self {
         Self {
             stream,
             upload,
             data_ended: false,
+            missing: length,
         }
     }
 }
@@ -204,8 +242,12 @@ impl Body for ServiceBody {
                     // The caller holds one frame at a time, so the service may send the next one.
                     // An error means that the stream has ended.
                     this.stream.flow_control().release_capacity(data.len()).ok();
+                    this.missing = this
+                        .missing
+                        .map(|missing| missing.saturating_sub(data.len() as u64));
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
+                Some(Err(_)) if this.missing == Some(0) => return Poll::Ready(None),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => this.data_ended = true,
             }
@@ -272,7 +314,7 @@ mod tests {
             let mut send = send.ready().await.unwrap();
             let request = Request::post("https://service/").body(()).unwrap();
             let (response, mut upload) = send.send_request(request, false).unwrap();
-            let mut body = ServiceBody::new(response.await.unwrap().into_body(), None);
+            let mut body = ServiceBody::new(response.await.unwrap().into_body(), None, None);
             let first = next_frame(&mut body).await.unwrap().unwrap();
             assert_eq!(first.into_data().unwrap(), "part");
             received.notify_one();

@@ -1,15 +1,17 @@
-//! The HTTP/2 handshake with a service.
+//! The HTTP/2 handshake with a service, and the connection after it.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use h2::client::Builder;
+use h2::client::{Builder, Connection};
+use tokio::sync::oneshot;
 use types::id::TunnelId;
 
 use super::connect::ConnectError;
 use super::http2::{Http2, MAX_CONCURRENT_STREAMS, SharedHttp2, StreamLimit, StreamPermit};
 use super::io::UpstreamIo;
+use super::lent_stream::LentStream;
 use super::tls::HANDSHAKE_DEADLINE;
 use crate::core::Worker;
 
@@ -27,7 +29,7 @@ pub(super) async fn connect(
     mut io: UpstreamIo,
 ) -> Result<Http2, ConnectError> {
     let load = StreamLimit::unknown();
-    let permit = StreamPermit::take(&load);
+    let permit = StreamPermit::new(&load);
     let requests = Arc::clone(&load);
     io.stream_mut().share(requests);
     let mut builder = Builder::new();
@@ -39,25 +41,15 @@ pub(super) async fn connect(
         .max_header_list_size(
             u32::try_from(worker.core.config.limits.header_bytes).unwrap_or(u32::MAX),
         );
-    let handshake = builder.handshake::<UpstreamIo, Bytes>(io);
+    let (stream, returned) = LentStream::new(io, &load);
+    let handshake = builder.handshake::<LentStream, Bytes>(stream);
     let (send, connection) = tokio::time::timeout(HANDSHAKE_DEADLINE, handshake)
         .await
         .map_err(|_| ConnectError::Deadline)?
         .map_err(ConnectError::Http2)?;
-    // The task ends when the last sender is dropped. Every exchange gets and reports an error of
-    // the connection itself.
-    let limit = Arc::clone(&load);
-    worker.runtime.spawn(async move {
-        tokio::pin!(connection);
-        loop {
-            tokio::select! {
-                _ended = &mut connection => return,
-                () = limit.answered() => {}
-            }
-            let max = connection.max_concurrent_send_streams();
-            limit.set(max);
-        }
-    });
+    worker
+        .runtime
+        .spawn(run(connection, returned, Arc::clone(&load)));
     let shared = SharedHttp2 {
         send: send.clone(),
         limit: load,
@@ -70,4 +62,34 @@ pub(super) async fn connect(
     }
     drop(upstreams);
     Ok(Http2 { send, permit })
+}
+
+/// Runs a connection until the last sender is dropped, or until it fails: every exchange gets and
+/// records the error itself. The agent then gets the result of all of them.
+async fn run(
+    connection: Connection<LentStream, Bytes>,
+    returned: oneshot::Receiver<UpstreamIo>,
+    limit: Arc<StreamLimit>,
+) {
+    drive(connection, &limit).await;
+    let Ok(mut stream) = returned.await else {
+        return;
+    };
+    // The time limits of the requests apply, also to visitors that have not read a response yet.
+    limit.all_ended().await;
+    if limit.has_failed() {
+        stream.report_no_response();
+    }
+}
+
+async fn drive(connection: Connection<LentStream, Bytes>, limit: &StreamLimit) {
+    tokio::pin!(connection);
+    loop {
+        tokio::select! {
+            _ended = &mut connection => return,
+            () = limit.answered() => {}
+        }
+        let max = connection.max_concurrent_send_streams();
+        limit.set(max);
+    }
 }

@@ -231,7 +231,7 @@ impl<C: ReusableConnection> UpstreamPool<C> {
     pub(super) fn remove_http2(&mut self, tunnel: TunnelId, permit: &StreamPermit) {
         if let Some(connections) = self.by_tunnel.get_mut(&tunnel) {
             let http2 = &mut connections.http2;
-            http2.retain(|shared| !StreamPermit::is_of(permit, &shared.limit));
+            http2.retain(|shared| !permit.is_of(&shared.limit));
         }
     }
 

@@ -24,7 +24,7 @@ use crate::edge::headers::trailers;
 use crate::edge::http2::requests::upload::Upload;
 use crate::edge::http2::slow_reader_timeout;
 use crate::edge::upstream;
-use crate::edge::upstream::{Http1, ServiceBody, StreamPermit};
+use crate::edge::upstream::{Http1, ServiceBody, StreamPermit, UpstreamIo};
 
 /// A response body for an HTTP/2 visitor.
 pub(in crate::edge) enum DownstreamBody {
@@ -43,7 +43,7 @@ pub(in crate::edge) struct Http2Body {
     pub(super) body: ServiceBody,
     pub(super) record: AccessRecord,
     pub(super) bytes: u64,
-    pub(super) _permit: StreamPermit,
+    pub(super) permit: StreamPermit,
 }
 
 /// Capacity of the channel from the task that sends the rest of a request. It is one, so that
@@ -185,9 +185,13 @@ impl Http1Body {
         }
         if self.upload.is_sent() {
             upstream.io.stream_mut().end_exchange();
-        }
-        if self.reusable && self.upload.is_sent() && upstream.unread().is_empty() {
-            upstream::keep(&self.worker, self.tunnel, upstream, self.announced);
+            if self.reusable && upstream.unread().is_empty() {
+                upstream::keep(&self.worker, self.tunnel, upstream, self.announced);
+            }
+        } else if !self.upload.is_aborted() {
+            let mut upload = std::mem::replace(&mut self.upload, Upload::already_sent());
+            let rest = move |cx: &mut Context<'_>, io: &mut UpstreamIo| upload.poll_out(cx, io);
+            self.worker.spawn(upstream::end_early(upstream, rest));
         }
     }
 }
@@ -305,7 +309,7 @@ impl DownstreamBody {
                     body,
                     record,
                     bytes,
-                    ..
+                    permit,
                 } = &mut **passed;
                 if record.poll_revoked(cx).is_ready() {
                     record.add_sent_bytes(*bytes);
@@ -320,7 +324,12 @@ impl DownstreamBody {
                             record.set_outcome(Outcome::Served);
                         }
                     }
-                    Some(Err(error)) => record.set_failure(error.to_string()),
+                    Some(Err(error)) => {
+                        record.set_failure(error.to_string());
+                        if upstream::is_service_failure(error) {
+                            permit.record_failure();
+                        }
+                    }
                     None => record.set_outcome(Outcome::Served),
                 }
                 record.add_sent_bytes(*bytes);

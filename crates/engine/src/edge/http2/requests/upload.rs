@@ -42,6 +42,8 @@ enum UploadState {
     Sent,
     /// The service accepts no more bytes.
     Refused,
+    /// The visitor has aborted its request.
+    Aborted,
 }
 
 impl Upload {
@@ -144,8 +146,16 @@ impl Upload {
         self.state == UploadState::Sent
     }
 
+    /// True if the visitor has aborted its request.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.state == UploadState::Aborted
+    }
+
     /// Sends available bytes. An error means that the visitor disconnected.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, io: &mut UpstreamIo) -> Result<(), ()> {
+        if self.state == UploadState::Aborted {
+            return Err(());
+        }
         while !matches!(self.state, UploadState::Sent | UploadState::Refused) {
             if self.poll_out(cx, io).is_pending() {
                 return Ok(());
@@ -162,7 +172,10 @@ impl Upload {
                     self.discard_sent();
                     self.encode(frame);
                 }
-                Poll::Ready(Some(Err(_))) => return Err(()),
+                Poll::Ready(Some(Err(_))) => {
+                    self.state = UploadState::Aborted;
+                    return Err(());
+                }
                 Poll::Ready(None) => {
                     self.discard_sent();
                     self.end(&HeaderMap::new());
@@ -180,7 +193,7 @@ impl Upload {
 
     /// Writes the bytes in memory. Ready when they are written, or when the service accepts no
     /// more.
-    fn poll_out(&mut self, cx: &mut Context<'_>, io: &mut UpstreamIo) -> Poll<()> {
+    pub(super) fn poll_out(&mut self, cx: &mut Context<'_>, io: &mut UpstreamIo) -> Poll<()> {
         while self.sent < self.out.len() {
             let rest = self.out.get(self.sent..).unwrap_or_default();
             match ready!(Pin::new(&mut *io).poll_write(cx, rest)) {
