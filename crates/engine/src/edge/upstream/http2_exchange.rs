@@ -326,6 +326,42 @@ mod tests {
         }
     }
 
+    /// The connection ends after the response, before the end of the request.
+    #[tokio::test]
+    async fn a_response_with_its_whole_length_is_complete() {
+        for (length, is_complete) in [(Some(5), true), (Some(6), false), (None, false)] {
+            let (near, far) = tokio::io::duplex(256 * 1024);
+            let (client, server) =
+                tokio::join!(h2::client::handshake(near), server::handshake(far));
+            let (send, connection) = client.unwrap();
+            let connection = tokio::spawn(connection);
+            let mut server: server::Connection<DuplexStream, Bytes> = server.unwrap();
+            let received = Arc::new(Notify::new());
+            let is_received = Arc::clone(&received);
+            let service = tokio::spawn(async move {
+                let (_request, mut answer) = server.accept().await.unwrap().unwrap();
+                let mut body = answer.send_response(Response::new(()), false).unwrap();
+                body.send_data(Bytes::from_static(b"whole"), true).unwrap();
+                tokio::select! {
+                    _ = server.accept() => {}
+                    () = is_received.notified() => {}
+                }
+            });
+            let mut send = send.ready().await.unwrap();
+            let request = Request::post("https://service/").body(()).unwrap();
+            let (response, _upload) = send.send_request(request, false).unwrap();
+            let response = response.await.unwrap();
+            received.notify_one();
+            service.await.unwrap();
+            connection.await.unwrap().ok();
+            let mut body = ServiceBody::new(response.into_body(), length, None);
+            let first = next_frame(&mut body).await.unwrap().unwrap();
+            assert_eq!(first.into_data().unwrap(), "whole");
+            let end = next_frame(&mut body).await;
+            assert_eq!(end.is_none(), is_complete, "{length:?}: {end:?}");
+        }
+    }
+
     #[tokio::test]
     async fn an_abandoned_request_does_not_wait_for_the_window() {
         let (send, mut server) = connect().await;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use client::Properties;
+use client::properties::HttpVersion;
 use http::{Request, Response};
-use testing::{H2Visitor, ScriptedUpstream, Step, TestEngine, Upstream};
+use testing::{Answer, H2Visitor, ScriptedUpstream, Step, Stream, TestEngine, Upstream};
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
@@ -100,49 +101,70 @@ async fn a_reset_within_a_response_is_reported_as_failed() {
     }
 }
 
-/// A service with HTTP/2 that responds to a request, completely or not, and resets its connection
-/// when it is notified.
-async fn resetting_http2_service(
-    engine: &TestEngine,
-    is_complete: bool,
-    end: &Arc<Notify>,
-) -> Upstream {
-    let config = engine.ca().server(&["localhost"], &["h2"]);
-    let end = Arc::clone(end);
+/// A service with HTTP/2 that runs `connection` for each of its connections. Without TLS if there is
+/// no engine, whose authority issues the certificate. `resets`: it resets the connections that it
+/// drops.
+async fn http2_service<F, C>(engine: Option<&TestEngine>, resets: bool, connection: C) -> Upstream
+where
+    C: Fn(Box<dyn Stream>) -> F + Clone + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let config = engine.map(|engine| engine.ca().server(&["localhost"], &["h2"]));
     Upstream::start(move |stream, _| {
-        let acceptor = TlsAcceptor::from(Arc::clone(&config));
-        let end = Arc::clone(&end);
+        let (config, connection) = (config.clone(), connection.clone());
         async move {
-            stream.set_zero_linger().unwrap();
-            let Ok(session) = acceptor.accept(stream).await else {
-                return;
-            };
-            let Ok(mut connection) = h2::server::handshake(session).await else {
-                return;
-            };
-            let Some(Ok((_, mut answer))) = connection.accept().await else {
-                return;
-            };
-            let _body = answer
-                .send_response(Response::new(()), is_complete)
-                .unwrap();
-            tokio::select! {
-                _ = connection.accept() => {}
-                () = end.notified() => {}
+            if resets {
+                stream.set_zero_linger().unwrap();
+            }
+            match config.map(TlsAcceptor::from) {
+                None => connection(Box::new(stream)).await,
+                Some(acceptor) => {
+                    if let Ok(session) = acceptor.accept(stream).await {
+                        connection(Box::new(session)).await;
+                    }
+                }
             }
         }
     })
     .await
 }
 
+/// Properties of a tunnel whose service uses HTTP/2, with or without TLS.
+fn http2_properties(is_tls: bool) -> Properties {
+    if is_tls {
+        Properties::http().upstream_tls(true)
+    } else {
+        Properties::http().http_version(HttpVersion::H2c)
+    }
+}
+
 /// The engine detects whether a request was in progress on the connection.
 #[tokio::test]
 async fn a_reset_of_an_idle_http_2_service_is_not_reported_as_failed() {
     let engine = TestEngine::start().await;
-    for is_complete in [true, false] {
+    for (is_tls, is_complete) in [(true, true), (true, false), (false, true), (false, false)] {
         let end = Arc::new(Notify::new());
-        let service = resetting_http2_service(&engine, is_complete, &end).await;
-        let properties = Properties::http().upstream_tls(true);
+        let resets = Arc::clone(&end);
+        let service = http2_service(is_tls.then_some(&engine), true, move |session| {
+            let resets = Arc::clone(&resets);
+            async move {
+                let Ok(mut connection) = h2::server::handshake(session).await else {
+                    return;
+                };
+                let Some(Ok((_, mut answer))) = connection.accept().await else {
+                    return;
+                };
+                let _body = answer
+                    .send_response(Response::new(()), is_complete)
+                    .unwrap();
+                tokio::select! {
+                    _ = connection.accept() => {}
+                    () = resets.notified() => {}
+                }
+            }
+        })
+        .await;
+        let properties = http2_properties(is_tls);
         let (host, mut streams, _agent) = observed(&engine, service.addr(), properties).await;
         let mut visitor = engine.visitor().h2(&host).await;
         let request = Request::get(format!("https://{host}/"))
@@ -158,6 +180,82 @@ async fn a_reset_of_an_idle_http_2_service_is_not_reported_as_failed() {
             assert!(!H2Visitor::collect(answer).await.is_complete);
         }
         let error = end_of_stream(&mut streams).await;
-        assert_eq!(error.is_none(), is_complete, "{error:?}");
+        assert_eq!(error.is_none(), is_complete, "TLS: {is_tls}, {error:?}");
     }
+}
+
+/// The end of a request that a service with HTTP/2 has received and does not answer.
+#[derive(Clone, Copy, Debug)]
+enum Http2End {
+    /// The stream is reset, and the connection closes in order.
+    StreamReset,
+    ConnectionReset,
+    /// The connection closes. In TLS, with the alert before it.
+    ConnectionClose,
+}
+
+async fn end_requests(session: Box<dyn Stream>, end: Http2End) {
+    let Ok(mut connection) = h2::server::handshake(session).await else {
+        return;
+    };
+    while let Some(Ok((_, mut answer))) = connection.accept().await {
+        match end {
+            Http2End::StreamReset => {
+                answer.send_reset(h2::Reason::INTERNAL_ERROR);
+                connection.graceful_shutdown();
+            }
+            Http2End::ConnectionReset => return,
+            Http2End::ConnectionClose => connection.abrupt_shutdown(h2::Reason::NO_ERROR),
+        }
+    }
+}
+
+/// The visitor, the access log and the owner of the service see the same.
+#[tokio::test]
+async fn a_request_that_an_http_2_service_ends_is_reported_as_failed() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("access.log");
+    let section = format!("access_log: {{path: '{}'}}", log.display());
+    let engine = TestEngine::start_with(&section).await;
+    for is_tls in [false, true] {
+        for end in [
+            Http2End::StreamReset,
+            Http2End::ConnectionReset,
+            Http2End::ConnectionClose,
+        ] {
+            let resets = matches!(end, Http2End::ConnectionReset);
+            let service = http2_service(is_tls.then_some(&engine), resets, move |session| {
+                end_requests(session, end)
+            })
+            .await;
+            let properties = http2_properties(is_tls);
+            let (host, mut streams, _agent) = observed(&engine, service.addr(), properties).await;
+            let mut http1 = engine.visitor().http1(&host).await;
+            let length = "Content-Length: 0\r\n";
+            http1.request("POST", "/", &host, length).await;
+            let over_http1 = http1.answer().await;
+            assert_problem(&over_http1, is_tls, end);
+            let error = end_of_stream(&mut streams).await;
+            assert!(error.is_some(), "TLS: {is_tls}, {end:?}");
+            let request = Request::post(format!("https://{host}/"))
+                .body(H2Visitor::full(""))
+                .unwrap();
+            let answer = engine.visitor().h2(&host).await.send(request).await;
+            assert_problem(&H2Visitor::collect(answer.unwrap()).await, is_tls, end);
+            let error = end_of_stream(&mut streams).await;
+            assert!(error.is_some(), "TLS: {is_tls}, {end:?}");
+        }
+    }
+    engine.stop().await;
+    let log = std::fs::read_to_string(log).unwrap();
+    let outcomes = log.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        line["outcome"].as_str().unwrap().to_owned()
+    });
+    assert_eq!(outcomes.collect::<Vec<_>>(), ["failed"; 12]);
+}
+
+fn assert_problem(answer: &Answer, is_tls: bool, end: Http2End) {
+    assert_eq!(answer.status, 502, "TLS: {is_tls}, {end:?}");
+    assert_eq!(answer.json()["code"], "upstream_unreachable");
 }
