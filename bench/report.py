@@ -95,8 +95,9 @@ def tables(res):
     yield section(res, "A new connection for each request, 16 at once", [("conn/s", "conn", "rate"), ("CPU s/100k", "conn", "cpu_per_100k"),
                   ("TLS conn/s", "conn_tls", "rate"), ("TLS CPU", "conn_tls", "cpu_per_100k")])
     yield section(res, "Latency at 1,000 requests/s (ms)", [("p50", "lat", "p50"), ("p99", "lat", "p99"), ("CPU s/100k", "lat", "cpu_per_100k"),
-                  ("TLS p50", "lat_tls", "p50"), ("TLS p99", "lat_tls", "p99"), ("TLS CPU", "lat_tls", "cpu_per_100k")])
-    for suffix, title in (("", "Bulk"), ("_tls", "Bulk, TLS at the edge")):
+                  ("TLS p50", "lat_tls", "p50"), ("TLS p99", "lat_tls", "p99"), ("TLS CPU", "lat_tls", "cpu_per_100k"),
+                  ("HTTP/2 p50", "lat_h2", "p50"), ("HTTP/2 p99", "lat_h2", "p99"), ("HTTP/2 CPU", "lat_h2", "cpu_per_100k")])
+    for suffix, title in (("", "Bulk"), ("_tls", "Bulk, TLS at the edge"), ("_h2", "Bulk, HTTP/2 at the edge")):
         yield section(res, f"{title}, MiB/s and CPU seconds for a GiB", [(h, w + suffix, "mib_s") for h, w in bulk] + [(f"CPU {h}", w + suffix, "cpu_per_gib") for h, w in bulk])
     yield section(res, "WebSocket messages of 100 bytes, there and back on 64 sockets", [("/s", "ws", "rate"), ("CPU s/100k", "ws", "cpu_per_100k"), ("p99 ms", "ws", "p99"),
                   ("TLS /s", "ws_tls", "rate"), ("TLS CPU", "ws_tls", "cpu_per_100k"), ("TLS p99 ms", "ws_tls", "p99")])

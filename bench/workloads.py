@@ -13,7 +13,7 @@ from processes import measured, run
 # Program that each workload needs in addition to a contender; Python's standard library does the rest.
 NEEDS = {"rps": "wrk", "conn": "wrk", "h2": "h2load", "lat": "h2load", "down": "curl", "up": "curl", "ws": "bench-tools", "token": "wrk"}
 WORK = ["rps", "rps_tls", "rps_h2", "conn", "conn_tls", "lat", "lat_tls", "down1", "down8", "up1", "up8",
-        "down1_tls", "down8_tls", "up1_tls", "up8_tls", "ws", "ws_tls", "token", "mem"]
+        "down1_tls", "down8_tls", "up1_tls", "up8_tls", "lat_h2", "down1_h2", "down8_h2", "up1_h2", "up8_h2", "ws", "ws_tls", "token", "mem"]
 NAMED = ["udp"]         # only when it is named: svc carries no datagrams yet
 
 
@@ -37,12 +37,11 @@ def wants(c, work):
 
 def do(c, work, args):
     url = c.tls_url if work.endswith(("_tls", "_h2")) else c.url
-    kind = work.removesuffix("_tls")
-    if kind == "rps": return wrk(c, url, 64, args.secs)
+    kind, is_h2 = work.removesuffix("_tls").removesuffix("_h2"), work.endswith("_h2")
+    if kind == "rps": return h2(c, url, args.secs) if is_h2 else wrk(c, url, 64, args.secs)
     if kind == "conn": return wrk(c, url, 16, args.secs, close=True)
-    if kind == "rps_h2": return h2(c, url, args.secs)
-    if kind == "lat": return latency(c, url, args.secs)
-    if kind[:-1] in ("down", "up"): return bulk(c, url, args.mib, int(kind[-1]), kind.startswith("up"))
+    if kind == "lat": return latency(c, url, args.secs, is_h2=is_h2)
+    if kind[:-1] in ("down", "up"): return bulk(c, url, args.mib, int(kind[-1]), kind.startswith("up"), is_h2)
     if kind == "ws": return messages(c, work, args.secs)
     if kind == "token": return token(c, args)
     if kind == "udp": return datagrams(c, args.secs)
@@ -76,25 +75,32 @@ def h2(c, url, secs):
     """64 concurrent requests on 8 HTTP/2 connections."""
     def go():
         o = run(["h2load", "-t1", "-c8", "-m8", f"-D{max(1, round(secs))}", url], timeout=secs + 15).stdout.decode()
-        if "h2" not in re.search(r"Application protocol: (\S+)", o)[1]:
-            raise RuntimeError("HTTP/2 was not agreed on")
+        require_h2(o)
         n = int(re.search(r"status codes: (\d+) 2xx", o)[1])
         wrong = sum(map(int, re.findall(r"(\d+) (?:failed|[345]xx)", o)))
         return {"rate": float(re.search(r"finished in .*?, ([\d.]+) req/s", o)[1]), "n": n, "errors": wrong}
     return per_100k(measured(c, go))
 
 
-def latency(c, url, secs, conns=20, per=50, rate=True):
+def require_h2(said):
+    """`said` is the output of h2load."""
+    if "h2" not in re.search(r"Application protocol: (\S+)", said)[1]:
+        raise RuntimeError("HTTP/2 was not agreed on")
+
+
+def latency(c, url, secs, conns=20, per=50, rate=True, is_h2=False):
     """1,000 requests per second over 20 connections; without `rate`, each after the response to the previous one."""
     log = scratch() / "h2load.log"
     log.unlink(missing_ok=True)
-    cmd = ["h2load", "--h1", f"-c{conns}", "-t1", f"-D{max(1, round(secs))}", f"--log-file={log}"] + ([f"--rps={per}"] if rate else [])
+    cmd = ["h2load", *([] if is_h2 else ["--h1"]), f"-c{conns}", "-t1", f"-D{max(1, round(secs))}", f"--log-file={log}"] + ([f"--rps={per}"] if rate else [])
     for h in ([f":authority: {c.host}"] if c.host else []) + ([c.header] if c.header else []):
         cmd += ["-H", h]
 
     def go():
         begun = time.time()
-        run(cmd + [url], timeout=secs + 15)
+        said = run(cmd + [url], timeout=secs + 15).stdout.decode()
+        if is_h2:
+            require_h2(said)
         rows = [l.split("\t") for l in log.read_text().splitlines()]
         v = sorted(int(x[2]) for x in rows if x[1] == "200")
         if not v:
@@ -105,15 +111,16 @@ def latency(c, url, secs, conns=20, per=50, rate=True):
     return per_100k(measured(c, go))
 
 
-def bulk(c, url, mib, par, up, limit=60):
-    """One body of `mib` MiB, or eight concurrent ones of an eighth each."""
+def bulk(c, url, mib, par, up, is_h2=False, limit=60):
+    """One body of `mib` MiB, or eight concurrent ones of an eighth each, on a connection for each."""
+    version = "2" if is_h2 else "1.1"
     base, src = url.rstrip("/"), scratch() / "www" / ("part" if par == 8 else "blob")
     size = src.stat().st_size
     fields = (["-H", f"Host: {c.host}"] if c.host else []) + (["-H", c.header] if c.header else [])
 
     def one(k):
-        cmd = ["curl", "-s", "--cacert", str(service.pki() / "ca.pem"), "--http1.1", "-m", str(limit), "-o", "/dev/null",
-               "-w", "%{http_code} %{size_download} %{size_upload}", *fields]
+        cmd = ["curl", "-s", "--cacert", str(service.pki() / "ca.pem"), f"--http{version}", "-m", str(limit), "-o", "/dev/null",
+               "-w", "%{http_code} %{size_download} %{size_upload} %{http_version}", *fields]
         cmd += ["-T", str(src), "-H", "Expect:", f"{base}/up/f{k}"] if up else [f"{base}/{src.name}"]
         return subprocess.Popen(cmd, stdout=subprocess.PIPE)
 
@@ -121,6 +128,8 @@ def bulk(c, url, mib, par, up, limit=60):
         ok = 0
         for p in [one(k) for k in range(par)]:
             o = p.communicate()[0].decode().split()
+            if o[0] != "000" and o[3] != version:
+                raise RuntimeError(f"HTTP/{version} was not agreed on")
             ok += o[0] in ("200", "201", "204") and int(float(o[2 if up else 1])) == size
         return {"ok": ok, "errors": par - ok, "gib": ok * size / 2**30}
     r = measured(c, go)
