@@ -177,7 +177,7 @@ class Bench:
             request = f"{name}-{number}-{count}"
             try:
                 connection = connection or self.connect(host)
-                connection.request(method, "/", b"x" * size if method != "GET" else None, {"Host": host, "X-Id": request})
+                connection.request(method, "/", b"x" * size if method != "GET" else None, {"Host": f"{host}:{self.port}", "X-Id": request})
                 response = connection.getresponse()
                 response.read()
                 status = response.status
