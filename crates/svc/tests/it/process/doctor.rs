@@ -108,6 +108,42 @@ async fn the_reasons_of_an_untrusted_certificate_are_distinguished() {
     alone.stop().await;
 }
 
+/// The engine of a flag may belong to another installation than the platform of the context.
+#[tokio::test]
+async fn a_token_for_another_engine_is_not_sent_to_the_platform_of_the_context() {
+    let home = Home::new();
+    let platform = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", platform.local_addr().unwrap());
+    let set = [
+        "context",
+        "set",
+        "work",
+        "--engine",
+        "engine.example:443",
+        "--api-url",
+        &address,
+    ];
+    let stored = home.run(&set).await;
+    assert_eq!(stored.code, Some(0), "{stored:?}");
+    let engine = format!("127.0.0.1:{}", ports::lease());
+    let args = [
+        "doctor",
+        "--context",
+        "work",
+        "-o",
+        "json",
+        "--token",
+        "a.b.c",
+        "--engine",
+        &engine,
+    ];
+    let found = findings(&home.run(&args).await);
+    assert_eq!(status(&found, "control_plane_auth"), "skip", "{found}");
+    // No connection was made.
+    platform.set_nonblocking(true).unwrap();
+    assert!(platform.accept().is_err(), "{found}");
+}
+
 #[tokio::test]
 async fn a_token_without_publish_permission_is_not_a_failure() {
     let home = Home::new();

@@ -103,6 +103,39 @@ async fn a_configuration_is_checked_without_a_start() {
     );
 }
 
+/// The text of the parser and the names of the program's types are no help.
+#[tokio::test]
+async fn errors_of_a_file_contain_no_text_of_the_parser() {
+    let home = Home::new();
+    let tunnels = "version: 1\ntunnels:\n  web: {target: 1}\n  web: {target: 2}\n";
+    let engine = "engine:\n  host: a.example\n  host: b.example\n";
+    for (file, command, twice) in [
+        ("svc.yaml", &["run", "--check"][..], tunnels),
+        (
+            "engine.yaml",
+            &["engine", "-c", "engine.yaml", "--check"],
+            engine,
+        ),
+    ] {
+        for text in [twice, "- a\n- b\n", "a: [\n"] {
+            std::fs::write(home.path().join(file), text).unwrap();
+            let output = home.run(command).await;
+            assert_eq!(output.code, Some(2), "{output:?}");
+            for internal in [
+                "DuplicateKey",
+                "struct ",
+                "AgentFile",
+                "EngineFile",
+                "serde",
+            ] {
+                assert!(!output.stderr.contains(internal), "{output:?}");
+            }
+            let is_twice = output.stderr.contains("is written twice in one section");
+            assert_eq!(is_twice, text == twice, "{output:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_schema_is_printed_for_editors() {
     let home = Home::new();

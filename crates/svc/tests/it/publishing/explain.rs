@@ -1,5 +1,7 @@
 //! `svc explain` with an engine alone. With a platform it is tested in `tests/e2e`.
 
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
 use crate::installed::alone;
 use crate::program::{CommandOutput, Home};
 
@@ -81,5 +83,26 @@ async fn a_token_is_only_sent_to_the_address_it_was_given_for() {
     assert!(output.stderr.contains("not sent without TLS"), "{output:?}");
     let strangers = home.run(&["explain", &url, "--ca-file", "none.pem"]).await;
     assert_eq!(strangers.code, Some(2), "{strangers:?}");
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn a_missing_link_password_is_explained() {
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    let file = home.path().join("visitors");
+    fs::write(&file, "ann:correct horse\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let forward = ["forward", "9", "--name", "fair", "-o", "json"];
+    let password = ["--basic-auth-file", file.to_str().unwrap()];
+    let mut agent = home.start(&[&forward[..], &password].concat());
+    let online = agent.json_where(|line| line["status"] == "online").await;
+    let url = online["forwarding"].as_str().unwrap();
+    let result = home.run(&["explain", url, "-o", "json"]).await.json();
+    let answer = &result["visit"]["answer"];
+    assert_eq!(answer["code"], "password_required", "{result}");
+    let next = result["next_step"].as_str().unwrap_or_default();
+    assert!(next.contains("--basic-auth-file"), "{result}");
+    assert_eq!(agent.terminate().await.code, Some(0));
     up.stop().await;
 }

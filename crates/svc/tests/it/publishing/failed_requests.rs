@@ -45,7 +45,7 @@ async fn the_panel_lists_and_counts_failed_requests() {
 }
 
 #[tokio::test]
-async fn failed_requests_are_in_the_inspector_the_request_log_and_the_metrics() {
+async fn failed_requests_are_in_the_inspector_the_request_log_the_usage_and_the_metrics() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let port = ports::lease().to_string();
@@ -117,6 +117,16 @@ async fn failed_requests_are_in_the_inspector_the_request_log_and_the_metrics() 
         let reason = reason.unwrap_or_else(|| panic!("{summary}"));
         assert!(reason.contains("is not reachable"), "{summary}");
     }
+    let counted = async {
+        loop {
+            let usage = home.run(&["project", "usage", "-o", "json"]).await.json();
+            if usage["total"]["failedStreams"] == 4 {
+                return usage;
+            }
+        }
+    };
+    let usage = soon("four failed requests in the usage", counted).await;
+    assert_eq!(usage["total"]["streams"], 4, "{usage}");
     let metrics = format!("{}/metrics", up.ready_field("metrics_url"));
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let metrics = client.get(metrics).send().await.unwrap();
