@@ -168,6 +168,21 @@ impl TunnelStream {
             // The agent has nothing of it.
             return Poll::Ready(true);
         }
+        let delivered = ready!(self.poll_delivered(cx));
+        Poll::Ready(delivered.is_some_and(|delivered| delivered <= before))
+    }
+
+    /// Bytes that were written, if the agent reports those that reach the service, or 0.
+    pub(crate) fn written(&self) -> u64 {
+        self.exchanges().map_or(0, |exchanges| exchanges.written)
+    }
+
+    /// Waits for the agent's report on the bytes of the stream that reached the service; `None` if
+    /// there will be none.
+    pub(crate) fn poll_delivered(&mut self, cx: &mut Context<'_>) -> Poll<Option<u64>> {
+        if self.exchanges().is_none() {
+            return Poll::Ready(None);
+        }
         ready!(self.poll_end(cx));
         let Poll::Ready(report) = self.poll_report(cx) else {
             // The agent cannot detect that there was no response: it parses neither HTTP nor TLS.
@@ -175,8 +190,7 @@ impl TunnelStream {
             self.request_report(cx);
             return Poll::Pending;
         };
-        let delivered = report.and_then(|report| report.delivered);
-        Poll::Ready(delivered.is_some_and(|delivered| delivered <= before))
+        Poll::Ready(report.and_then(|report| report.delivered))
     }
 
     /// Discards the rest of the service's bytes. After their end, the agent sends no more bytes to

@@ -23,6 +23,7 @@ use transport::TlsStream;
 use types::problem::Problem;
 
 use self::buffered::BufferedStream;
+use self::exchange::ExchangeOutcome;
 use self::interim::InterimBytes;
 use super::FIRST_REQUEST;
 use super::access_record::{AccessRecord, Outcome};
@@ -353,6 +354,12 @@ impl Request {
     /// Like [`AdmittedRequest::fail_over`].
     pub(super) fn fail_over(&mut self, worker: &Worker) -> bool {
         self.admitted.fail_over(&worker.core, &mut self.record)
+    }
+
+    /// Records a failure of the service.
+    fn fail(&mut self, reason: &'static str) -> ExchangeOutcome {
+        self.record.set_failure(reason);
+        ExchangeOutcome::Refused(Problem::upstream_unreachable())
     }
 
     /// Records that the body is malformed. Returns the response to the visitor.

@@ -3,6 +3,7 @@
 pub(super) mod body;
 pub(super) mod body_sender;
 mod connection;
+pub(super) mod held_body;
 pub(super) mod in_flight;
 mod keep_alive;
 pub(super) mod requests;

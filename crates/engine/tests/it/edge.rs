@@ -10,6 +10,7 @@ mod hard_stop;
 mod headers;
 mod http;
 mod idle;
+mod idle_http2;
 mod interim;
 mod interim_http2;
 mod link_password;

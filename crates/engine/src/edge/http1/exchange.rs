@@ -17,7 +17,7 @@ use crate::edge::headers::forwarding::{add_timing, write_interim, write_response
 use crate::edge::headers::identity::ReservedNames;
 use crate::edge::http1::copy::{BodyCopy, CopyError, Framing, malformed_reason};
 use crate::edge::http1::interim::InterimBytes;
-use crate::edge::http1::to_http2;
+use crate::edge::http1::to_http2::{self, Http2Upload};
 use crate::edge::http1::upgrade;
 use crate::edge::response_timeout::{Progress, ResponseTimeout, await_with_timeout};
 use crate::edge::upstream;
@@ -84,28 +84,22 @@ pub(in crate::edge) async fn run(
             }
         };
         request.record.mark_stream_opened();
-        let ended = match connection {
-            Connection::Http1(io) => {
-                let exchange = Exchange::new(
-                    (&mut *visitor, &mut *interim),
-                    &mut request,
-                    io,
-                    upload.take(),
-                );
+        let peer = (&mut *visitor, &mut *interim);
+        let ended = match (connection, upload.take()) {
+            (Connection::Http1(io), None) => {
+                let exchange = Exchange::new(peer, &mut request, io, None);
                 exchange.run(started).await
             }
-            Connection::Http2(http2) => {
-                if let Some(upload) = upload.take() {
-                    let Some(head) = BodyCopy::into_bodiless_head(*upload) else {
-                        request
-                            .record
-                            .set_failure("the service changed its HTTP version");
-                        let problem = Problem::upstream_unreachable();
-                        return refuse_after(interim, visitor, request, &problem).await;
-                    };
-                    request.admitted.head = head;
-                }
-                to_http2::run((&mut *visitor, &mut *interim), &mut request, http2, started).await
+            (Connection::Http1(io), Some(SentRequest::Http1(sent))) => {
+                let exchange = Exchange::new(peer, &mut request, io, Some(sent));
+                exchange.run(started).await
+            }
+            (Connection::Http2(http2), sent) => match to_http2::upload_of(sent, &mut request) {
+                Ok(sent) => to_http2::run(peer, &mut request, (http2, sent), started).await,
+                Err(reason) => request.fail(reason),
+            },
+            (Connection::Http1(_), Some(SentRequest::Http2(_))) => {
+                request.fail(to_http2::OTHER_VERSION)
             }
         };
         match ended {
@@ -117,7 +111,7 @@ pub(in crate::edge) async fn run(
                 return refuse_after(interim, visitor, request, &problem).await;
             }
             ExchangeOutcome::NotForwarded(whole, reason) => {
-                upload = Some(whole);
+                upload = Some(SentRequest::Http1(whole));
                 if !request.fail_over(&visitor.worker) {
                     request.record.set_unreachable(reason);
                     let problem = Problem::upstream_unreachable();
@@ -229,7 +223,13 @@ pub(in crate::edge) enum ExchangeOutcome {
     NotForwarded(Box<BodyCopy>, String),
     /// The connection closed before any response, and the request may be sent again. Contains the
     /// request, unless it is still in [`Request::admitted`], and the reason.
-    Retry(Option<Box<BodyCopy>>, String),
+    Retry(Option<SentRequest>, String),
+}
+
+/// A request that was sent on a connection, and is sent again.
+pub(in crate::edge) enum SentRequest {
+    Http1(Box<BodyCopy>),
+    Http2(Box<Http2Upload>),
 }
 
 /// Result of waiting for a response head.
@@ -366,7 +366,7 @@ impl<'v> Exchange<'v> {
             && (idempotent || is_undelivered)
             && let Some(upload) = self.upload.rewind()
         {
-            return ExchangeOutcome::Retry(Some(Box::new(upload)), reason);
+            return ExchangeOutcome::Retry(Some(SentRequest::Http1(Box::new(upload))), reason);
         }
         self.request.record.set_failure(reason);
         ExchangeOutcome::Refused(Problem::upstream_unreachable())

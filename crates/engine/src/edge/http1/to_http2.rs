@@ -22,9 +22,10 @@ use crate::edge::headers::identity::ReservedNames;
 use crate::edge::headers::trailers;
 use crate::edge::headers::translate;
 use crate::edge::http1::copy::Framing;
-use crate::edge::http1::exchange::ExchangeOutcome;
+use crate::edge::http1::exchange::{ExchangeOutcome, SentRequest};
 use crate::edge::http1::interim::InterimBytes;
-use crate::edge::http2::body::{BodyFrame, CountingBody, RequestBody};
+use crate::edge::http2::body::{BodyFrame, ByteCounter, CountingBody, RequestBody};
+use crate::edge::http2::held_body::HeldBody;
 use crate::edge::response_timeout::{ResponseTimeout, await_with_timeout};
 use crate::edge::upstream;
 use crate::edge::upstream::{
@@ -35,77 +36,100 @@ use crate::edge::upstream::{
 /// are not read.
 const PIECES: usize = 1;
 
-/// Serves one request that arrived at `started`.
+/// The failure of a request that was sent with one HTTP version and cannot be sent with the other.
+pub(in crate::edge) const OTHER_VERSION: &str = "the service changed its HTTP version";
+
+/// Converts a request that was sent on another connection.
+///
+/// # Errors
+/// It was sent with HTTP/1.1 and has a body.
+pub(in crate::edge) fn upload_of(
+    sent: Option<SentRequest>,
+    request: &mut Request,
+) -> Result<Option<Box<Http2Upload>>, &'static str> {
+    match sent {
+        None => Ok(None),
+        Some(SentRequest::Http2(upload)) => Ok(Some(upload)),
+        Some(SentRequest::Http1(copy)) => {
+            request.admitted.head = copy.into_bodiless_head().ok_or(OTHER_VERSION)?;
+            Ok(None)
+        }
+    }
+}
+
+/// Serves one request that arrived at `started`. `upload`: it was sent on another connection.
 pub(in crate::edge) async fn run(
     (visitor, interim): (&mut Visitor, &mut InterimBytes),
     request: &mut Request,
-    http2: Http2,
+    (http2, upload): (Http2, Option<Box<Http2Upload>>),
     started: Instant,
 ) -> ExchangeOutcome {
-    let Http2 { mut send, permit } = http2;
+    let Http2 {
+        mut send,
+        permit,
+        is_reused,
+    } = http2;
     // RFC 9110, 15.2: an HTTP/1.0 client gets no interim responses.
     let has_interim = request.response_format.version == http1::Version::Http11;
     let mut responses = Responses {
         interim,
         has_interim,
     };
-    let reader = BodyReader::from(request.body);
-    let has_body = !reader.is_done();
-    let (body, mut upload) = if has_body {
-        let (sender, receiver) = mpsc::channel(PIECES);
-        let upload = Upload {
-            reader,
-            sender: PollSender::new(sender),
-        };
-        (RequestBody::Http1(receiver), UploadState::Sending(upload))
-    } else {
-        (RequestBody::Empty, UploadState::Complete)
-    };
+    let upload = upload.map(|upload| *upload);
+    let mut upload = upload.unwrap_or_else(|| Http2Upload::new(request.body, is_reused));
     let forward = &request.admitted;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
-    let (body, upload_counter) = CountingBody::new(body);
+    let body = upload.body.sender();
     let Some(outgoing) = translate::request(&forward.head, tls, forward.accepts_trailers, body)
     else {
         return ExchangeOutcome::Refused(Problem::upstream_unreachable());
     };
-    request.record.set_upload_counter(upload_counter.clone());
+    request.record.set_upload_counter(upload.counter.clone());
     // Few services with HTTP/2 send a 100, so the edge itself does. It is not sent if the connection
     // to the service has failed.
-    let awaited = request.expects_continue && !upload.is_whole() && visitor.io.unread().is_empty();
+    let awaited =
+        request.expects_continue && !upload.state.is_whole() && visitor.io.unread().is_empty();
     let is_ready = awaited && poll_fn(|cx| send.poll_ready(cx)).await.is_ok();
     if is_ready && visitor.send_continue().await.is_err() {
         return ExchangeOutcome::Next(NextStep::Abort);
     }
+    request.expects_continue &= !is_ready;
+    let before = permit.written();
     let period = ResponseTimeout::for_tunnel(&forward.tunnel, &visitor.worker.core.config);
     let mut exchange = Http2Exchange::new(send, &visitor.worker.runtime, outgoing);
     let mut malformed = None;
     let answered = await_with_timeout(started, period, |cx| {
-        let uploaded = upload.poll(cx, visitor);
+        let uploaded = upload.state.poll(cx, visitor);
+        upload.body.poll_expiry(cx);
         let answer = match responses.poll_answer(cx, &mut exchange, &mut visitor.io.io) {
             Poll::Ready(answer) => Poll::Ready(answer),
             Poll::Pending if uploaded.is_err() => {
                 malformed = uploaded.err().flatten();
                 Poll::Ready(None)
             }
-            Poll::Pending if upload.poll_hang_up(cx, visitor).is_ready() => Poll::Ready(None),
+            Poll::Pending if upload.state.poll_hang_up(cx, visitor).is_ready() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         };
         request.record.add_sent_bytes(0);
-        (answer, upload_counter.progress())
+        (answer, upload.counter.progress())
     });
     let answered = answered.await;
-    if upload.is_whole() {
+    if upload.state.is_whole() {
         // The whole request has been read, so the next one may follow a response of the edge.
         request.body = BodyLength::Empty;
     }
     match answered {
         Some(Some(Ok(response))) => {
             permit.mark_answered();
-            let out = responses.interim.take_unsent();
-            let answer = (response, out);
-            ExchangeOutcome::Next(respond(visitor, request, answer, upload, &permit).await)
+            upload.body.release();
+            let answer = (response, responses.interim.take_unsent());
+            ExchangeOutcome::Next(respond(visitor, request, answer, upload.state, &permit).await)
         }
-        Some(Some(Err(error))) => without_response(request, &error, has_body, &permit),
+        Some(Some(Err(error))) => {
+            let is_unprocessed =
+                exchange.is_unprocessed(&error) || error.is_undelivered(&permit, before).await;
+            without_response(request, (&error, is_unprocessed), upload, &permit)
+        }
         Some(None) => match malformed {
             Some(reason) => ExchangeOutcome::Refused(request.malformed_body(reason)),
             None => ExchangeOutcome::Next(NextStep::Abort),
@@ -122,19 +146,25 @@ pub(in crate::edge) async fn run(
 /// Handles a request that has no final response.
 fn without_response(
     request: &mut Request,
-    error: &Http2ResponseError,
-    has_body: bool,
+    (error, is_unprocessed): (&Http2ResponseError, bool),
+    upload: Http2Upload,
     permit: &StreamPermit,
 ) -> ExchangeOutcome {
     let reason = error.to_string();
-    let may_retry = request.admitted.idempotent && !has_body;
-    error.record(permit, may_retry);
+    let is_safe = is_unprocessed || request.admitted.idempotent;
+    let may_retry = is_safe && upload.body.is_repeatable();
+    if !may_retry || !is_unprocessed {
+        error.record(permit);
+    }
     if matches!(error, Http2ResponseError::Invalid(_)) {
         request.record.set_failure(reason.clone());
         return ExchangeOutcome::Refused(Problem::upstream_invalid_response().with_detail(reason));
     }
-    if may_retry {
+    if may_retry && !upload.has_body {
         return ExchangeOutcome::Retry(None, reason);
+    }
+    if may_retry && let Some(again) = upload.again() {
+        return ExchangeOutcome::Retry(Some(SentRequest::Http2(Box::new(again))), reason);
     }
     request.admitted.tunnel.health.record_failure();
     request.record.set_failure(reason);
@@ -175,6 +205,45 @@ impl Responses<'_> {
             Ok(()) => Poll::Pending,
             Err(()) => Poll::Ready(None),
         }
+    }
+}
+
+/// The body of a request, which may be sent on two connections.
+pub(in crate::edge) struct Http2Upload {
+    state: UploadState,
+    body: HeldBody,
+    counter: ByteCounter,
+    has_body: bool,
+}
+
+impl Http2Upload {
+    /// `is_kept`: what is sent is kept for a second connection.
+    fn new(length: BodyLength, is_kept: bool) -> Self {
+        let reader = BodyReader::from(length);
+        let has_body = !reader.is_done();
+        let (body, state) = if has_body {
+            let (sender, receiver) = mpsc::channel(PIECES);
+            let upload = Upload {
+                reader,
+                sender: PollSender::new(sender),
+            };
+            (RequestBody::Http1(receiver), UploadState::Sending(upload))
+        } else {
+            (RequestBody::Empty, UploadState::Complete)
+        };
+        let (body, counter) = CountingBody::new(body);
+        Self {
+            state,
+            body: HeldBody::new(body, is_kept),
+            counter,
+            has_body,
+        }
+    }
+
+    /// The same for another connection. `None` if it cannot be sent again.
+    fn again(self) -> Option<Self> {
+        let body = self.body.again()?;
+        Some(Self { body, ..self })
     }
 }
 

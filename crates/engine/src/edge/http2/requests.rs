@@ -20,7 +20,7 @@ use types::problem::Problem;
 use self::answer::{ResponseError, ResponseReader, UpstreamResponse};
 pub(in crate::edge) use self::download::DownstreamBody;
 use self::download::{Http1Body, Http2Body};
-use self::upload::Upload;
+use self::upload::{Http2Upload, Upload};
 use super::refusal;
 use crate::core::Worker;
 use crate::edge::access_record::{AccessRecord, Outcome};
@@ -29,7 +29,6 @@ use crate::edge::headers::identity::ReservedNames;
 use crate::edge::headers::translate;
 use crate::edge::http1::exchange::problem_of;
 use crate::edge::http1::upgrade::Upgrade;
-use crate::edge::http2::body::{CountingBody, RequestBody};
 use crate::edge::http2::slow_reader_timeout;
 use crate::edge::http2::stream::InterimSender;
 use crate::edge::http2::upgraded_stream::UpgradedStream;
@@ -63,6 +62,8 @@ pub(in crate::edge) async fn run(
     let reserved = ReservedNames::of(&forward.tunnel.policy);
     let mut upload = Upload::new(forward.head.clone(), body, reserved);
     let mut bypass_pool = false;
+    // The body of a request that was sent with HTTP/2, and is sent again.
+    let mut sent: Option<Http2Upload> = None;
     loop {
         let connection = match upstream::connect(worker, &forward.tunnel, source, bypass_pool).await
         {
@@ -77,35 +78,46 @@ pub(in crate::edge) async fn run(
         };
         record.mark_stream_opened();
         let mut upstream = match connection {
-            Connection::Http1(io) => io,
-            Connection::Http2(http2) => {
-                if upload.has_started() {
-                    record.set_failure("the service changed its HTTP version");
-                    return refuse(&forward, record, &Problem::upstream_unreachable());
-                }
-                let body = upload.body.take();
-                let may_retry = forward.idempotent && body.is_none();
-                let response =
-                    send_http2(worker, &forward, body, http2, started, &mut record, interim).await;
-                let reason = match response {
+            Connection::Http1(io) if sent.is_none() => io,
+            Connection::Http2(http2) if !upload.has_started() => {
+                let mut body = sent
+                    .take()
+                    .unwrap_or_else(|| upload.take_http2(http2.is_reused));
+                let sending = send_http2(
+                    worker,
+                    &forward,
+                    &mut body,
+                    http2,
+                    started,
+                    &mut record,
+                    interim,
+                );
+                let (reason, may_retry) = match sending.await {
                     Ok((response, permit)) => {
                         return respond_http2(&forward, response, permit, record);
                     }
                     Err(ResponseHeadError::Refused(problem)) => {
                         return refuse(&forward, record, &problem);
                     }
-                    Err(ResponseHeadError::ConnectionFailed(reason)) => reason,
+                    Err(ResponseHeadError::ConnectionFailed(reason, may_retry)) => {
+                        (reason, may_retry)
+                    }
                 };
-                if may_retry && !bypass_pool {
-                    bypass_pool = true;
-                    continue;
-                }
-                if may_retry && forward.fail_over(&worker.core, &mut record) {
-                    bypass_pool = false;
+                if may_retry
+                    && let Some(again) = body.again()
+                    && (!bypass_pool || forward.fail_over(&worker.core, &mut record))
+                {
+                    // A request without a body may be sent with either version.
+                    sent = Some(again).filter(|again| again.has_body);
+                    bypass_pool = !bypass_pool;
                     continue;
                 }
                 forward.tunnel.health.record_failure();
                 record.set_failure(reason);
+                return refuse(&forward, record, &Problem::upstream_unreachable());
+            }
+            Connection::Http1(_) | Connection::Http2(_) => {
+                record.set_failure("the service changed its HTTP version");
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
         };
@@ -189,8 +201,8 @@ fn refuse(
 
 /// Reason why there is no response head from an HTTP/2 service.
 enum ResponseHeadError {
-    /// The connection to the service failed, with the error.
-    ConnectionFailed(String),
+    /// The stream or its connection failed, with the error. True if the request may be sent again.
+    ConnectionFailed(String, bool),
     Refused(Problem),
 }
 
@@ -198,51 +210,57 @@ enum ResponseHeadError {
 async fn send_http2(
     worker: &Worker,
     forward: &AdmittedRequest,
-    body: Option<VisitorBody>,
+    upload: &mut Http2Upload,
     http2: Http2,
     started: Instant,
     record: &mut AccessRecord,
     interim: &InterimSender,
 ) -> Result<(Response<ServiceBody>, StreamPermit), ResponseHeadError> {
-    let Http2 { send, permit } = http2;
-    let may_retry = forward.idempotent && body.is_none();
+    let Http2 { send, permit, .. } = http2;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
-    let mut expects_continue = body.as_ref().is_some_and(VisitorBody::expects_continue);
-    let reserved = ReservedNames::of(&forward.tunnel.policy);
-    let body = body.map_or(RequestBody::Empty, |body| {
-        RequestBody::Http2(body, reserved)
-    });
-    let (body, upload_counter) = CountingBody::new(body);
+    let body = upload.body.sender();
     let Some(request) = translate::request(&forward.head, tls, forward.accepts_trailers, body)
     else {
         return Err(ResponseHeadError::Refused(Problem::upstream_unreachable()));
     };
+    let before = permit.written();
     let mut exchange = Http2Exchange::new(send, &worker.runtime, request);
     let period = ResponseTimeout::for_tunnel(&forward.tunnel, &worker.core.config);
-    record.set_upload_counter(upload_counter.clone());
+    record.set_upload_counter(upload.counter.clone());
     let answering = await_with_timeout(started, period, |cx| {
         record.add_sent_bytes(0);
-        let answer = poll_http2(cx, &mut exchange, interim, &mut expects_continue);
-        (answer, upload_counter.progress())
+        upload.body.poll_expiry(cx);
+        let answer = poll_http2(cx, &mut exchange, interim, &mut upload.expects_continue);
+        (answer, upload.counter.progress())
     });
     match answering.await {
         Some(Ok(response)) => {
+            upload.body.release();
             permit.mark_answered();
             Ok((response, permit))
         }
-        Some(Err(_)) if upload_counter.is_broken() => {
+        Some(Err(_)) if upload.counter.is_broken() => {
             Err(ResponseHeadError::Refused(Problem::conflict()))
         }
         Some(Err(error @ Http2ResponseError::Invalid(_))) => {
-            error.record(&permit, false);
+            error.record(&permit);
             let reason = error.to_string();
             record.set_failure(reason.clone());
             let problem = Problem::upstream_invalid_response().with_detail(reason);
             Err(ResponseHeadError::Refused(problem))
         }
         Some(Err(error)) => {
-            error.record(&permit, may_retry);
-            Err(ResponseHeadError::ConnectionFailed(error.to_string()))
+            let is_unprocessed =
+                exchange.is_unprocessed(&error) || error.is_undelivered(&permit, before).await;
+            let is_safe = is_unprocessed || forward.idempotent;
+            let may_retry = is_safe && upload.body.is_repeatable();
+            if !may_retry || !is_unprocessed {
+                error.record(&permit);
+            }
+            Err(ResponseHeadError::ConnectionFailed(
+                error.to_string(),
+                may_retry,
+            ))
         }
         None => {
             permit.record_failure();

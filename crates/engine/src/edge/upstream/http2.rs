@@ -1,13 +1,14 @@
 //! HTTP/2 connections to services, which several requests share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::client::SendRequest;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 use transport::permit::{Counter, Permit};
 
 use crate::agents::SharedRequests;
@@ -16,6 +17,8 @@ use crate::agents::SharedRequests;
 pub(crate) struct Http2 {
     pub(crate) send: SendRequest<Bytes>,
     pub(crate) permit: StreamPermit,
+    /// There were requests on the connection before.
+    pub(crate) is_reused: bool,
 }
 
 /// Counts one request on its connection, until its response ends.
@@ -38,7 +41,23 @@ pub(crate) struct StreamLimit {
     has_failed: AtomicBool,
     /// A request has ended.
     ended: Notify,
+    /// Bytes that were written to the stream of the connection.
+    written: AtomicU64,
+    delivery: watch::Sender<Delivery>,
 }
+
+/// Bytes of a connection that reached the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Delivery {
+    /// The connection is in use.
+    Open,
+    Reported(u64),
+    /// The connection has ended without a report.
+    Unknown,
+}
+
+/// Time for the agent's report, which is requested when the connection ends.
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Limit of requests that share a connection, even if the service allows more. They share the
 /// flow-control window of the connection.
@@ -59,7 +78,11 @@ impl SharedHttp2 {
         }
         self.last_used = Instant::now();
         let (send, permit) = (self.send.clone(), StreamPermit::new(&self.limit));
-        Some(Http2 { send, permit })
+        Some(Http2 {
+            send,
+            permit,
+            is_reused: true,
+        })
     }
 
     /// True if the connection has ended, or accepts no more requests.
@@ -94,6 +117,24 @@ impl StreamPermit {
     pub(in crate::edge) fn record_failure(&self) {
         self.limit.has_failed.store(true, Ordering::Relaxed);
     }
+
+    /// Bytes that were written to the stream of the connection.
+    pub(in crate::edge) fn written(&self) -> u64 {
+        self.limit.written.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the agent's report on a connection that has failed. Returns true if only the first
+    /// `before` bytes reached the service.
+    pub(in crate::edge) async fn is_undelivered(&self, before: u64) -> bool {
+        let mut delivery = self.limit.delivery.subscribe();
+        let known = delivery.wait_for(|delivery| *delivery != Delivery::Open);
+        let known = timeout(DELIVERY_TIMEOUT, known).await;
+        known.is_ok_and(|known| {
+            known.is_ok_and(
+                |known| matches!(*known, Delivery::Reported(delivered) if delivered <= before),
+            )
+        })
+    }
 }
 
 impl Drop for StreamPermit {
@@ -113,6 +154,8 @@ impl StreamLimit {
             response_received: Notify::new(),
             has_failed: AtomicBool::new(false),
             ended: Notify::new(),
+            written: AtomicU64::new(0),
+            delivery: watch::Sender::new(Delivery::Open),
         })
     }
 
@@ -146,6 +189,17 @@ impl StreamLimit {
         while !self.is_idle() {
             self.ended.notified().await;
         }
+    }
+
+    /// Records the bytes that were written to the stream of the connection.
+    pub(super) fn set_written(&self, written: u64) {
+        self.written.store(written, Ordering::Relaxed);
+    }
+
+    /// Records the agent's report on a connection that has ended.
+    pub(super) fn set_delivered(&self, delivered: Option<u64>) {
+        let delivery = delivered.map_or(Delivery::Unknown, Delivery::Reported);
+        self.delivery.send_replace(delivery);
     }
 
     /// True if a request had no complete response.

@@ -15,8 +15,9 @@ use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::edge::http1::exchange::InterimCount;
-use crate::edge::http2::body::{CountingBody, RequestBodyError};
+use crate::edge::http2::body::RequestBodyError;
 use crate::edge::http2::body_sender::BodySender;
+use crate::edge::http2::held_body::HeldBody;
 use crate::edge::upstream::StreamPermit;
 
 /// A request, until its final response.
@@ -25,7 +26,7 @@ pub(in crate::edge) struct Http2Exchange {
     /// Sends the body. The response may begin, and end, before that.
     runtime: Handle,
     /// `None` after it was sent.
-    request: Option<Request<CountingBody>>,
+    request: Option<Request<HeldBody>>,
     response: Option<ResponseFuture>,
     /// Ends the sending of the body if the exchange is abandoned.
     upload: Option<DropGuard>,
@@ -55,11 +56,9 @@ pub(in crate::edge) fn is_service_failure(error: &h2::Error) -> bool {
 }
 
 impl Http2ResponseError {
-    /// Records the failure of a request on its connection, unless the visitor has aborted it, or it
-    /// is sent again because the service has not processed it (RFC 9113, 8.7).
-    pub(in crate::edge) fn record(&self, permit: &StreamPermit, is_sent_again: bool) {
+    /// Records the failure of a request on its connection, unless the visitor has aborted it.
+    pub(in crate::edge) fn record(&self, permit: &StreamPermit) {
         let is_failure = match self {
-            Self::Stream(error) if is_unprocessed(error) => !is_sent_again,
             Self::Stream(error) => is_service_failure(error),
             Self::Invalid(_) => true,
         };
@@ -67,19 +66,20 @@ impl Http2ResponseError {
             permit.record_failure();
         }
     }
-}
 
-/// True if the service reports that it has not processed the request.
-fn is_unprocessed(error: &h2::Error) -> bool {
-    let is_refused = error.reason() == Some(Reason::REFUSED_STREAM);
-    error.is_remote() && (error.is_go_away() || is_refused)
+    /// True if the connection has failed, and the agent reports that only its first `before` bytes
+    /// reached the service, which precede the request.
+    pub(in crate::edge) async fn is_undelivered(&self, permit: &StreamPermit, before: u64) -> bool {
+        let is_of_connection = matches!(self, Self::Stream(error) if !error.is_reset());
+        is_of_connection && permit.is_undelivered(before).await
+    }
 }
 
 impl Http2Exchange {
     pub(in crate::edge) fn new(
         send: SendRequest<Bytes>,
         runtime: &Handle,
-        request: Request<CountingBody>,
+        request: Request<HeldBody>,
     ) -> Self {
         Self {
             send,
@@ -136,8 +136,18 @@ impl Http2Exchange {
         Poll::Ready(Ok(ServiceResponse::Final(response)))
     }
 
+    /// True if the request, which has failed, was not sent, or if the service reports that it has not
+    /// processed it (RFC 9113, 8.7).
+    pub(in crate::edge) fn is_unprocessed(&self, error: &Http2ResponseError) -> bool {
+        let Http2ResponseError::Stream(error) = error else {
+            return false;
+        };
+        let is_refused = error.reason() == Some(Reason::REFUSED_STREAM);
+        self.request.is_some() || (error.is_remote() && (error.is_go_away() || is_refused))
+    }
+
     /// Sends the head, and starts to send the body.
-    fn start(&mut self, request: Request<CountingBody>) -> Result<ResponseFuture, h2::Error> {
+    fn start(&mut self, request: Request<HeldBody>) -> Result<ResponseFuture, h2::Error> {
         let (mut head, body) = request.into_parts();
         let is_whole = body.is_end_stream();
         let has_meaning = ![Method::GET, Method::HEAD, Method::DELETE].contains(&head.method);
@@ -161,7 +171,7 @@ impl Http2Exchange {
 /// Sends a body until it ends, the stream or its connection ends, or the exchange is abandoned: a
 /// body that waits for the service's window does not read the visitor's end. An error of the
 /// visitor comes first, because the service gets its code.
-async fn send_body(mut sender: BodySender<CountingBody>, abandoned: CancellationToken) {
+async fn send_body(mut sender: BodySender<HeldBody>, abandoned: CancellationToken) {
     tokio::select! {
         biased;
         () = &mut sender => {}
@@ -275,7 +285,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::edge::http2::body::{BodyFrame, RequestBody};
+    use crate::edge::http2::body::{BodyFrame, CountingBody, RequestBody};
 
     /// More than the window of a stream.
     const PIECE: &[u8] = &[b'x'; 100_000];
@@ -369,6 +379,7 @@ mod tests {
         let _other = send.clone();
         let (pieces, received) = mpsc::channel(1);
         let (body, _) = CountingBody::new(RequestBody::Http1(received));
+        let body = HeldBody::new(body, false);
         let request = Request::post("https://service/").body(body).unwrap();
         let mut exchange = Http2Exchange::new(send, &Handle::current(), request);
         // It reads nothing of the request.

@@ -11,7 +11,7 @@ use types::id::TunnelId;
 use super::connect::ConnectError;
 use super::http2::{Http2, MAX_CONCURRENT_STREAMS, SharedHttp2, StreamLimit, StreamPermit};
 use super::io::UpstreamIo;
-use super::lent_stream::LentStream;
+use super::lent_stream::{LentStream, ReturnedStream};
 use super::tls::HANDSHAKE_DEADLINE;
 use crate::core::Worker;
 
@@ -61,20 +61,32 @@ pub(super) async fn connect(
         upstreams.share(tunnel, shared);
     }
     drop(upstreams);
-    Ok(Http2 { send, permit })
+    Ok(Http2 {
+        send,
+        permit,
+        is_reused: false,
+    })
 }
 
 /// Runs a connection until the last sender is dropped, or until it fails: every exchange gets and
 /// records the error itself. The agent then gets the result of all of them.
 async fn run(
     connection: Connection<LentStream, Bytes>,
-    returned: oneshot::Receiver<UpstreamIo>,
+    returned: oneshot::Receiver<ReturnedStream>,
     limit: Arc<StreamLimit>,
 ) {
     drive(connection, &limit).await;
-    let Ok(mut stream) = returned.await else {
+    let Ok(mut returned) = returned.await else {
         return;
     };
+    let stream = &mut returned.io;
+    let is_awaited = returned.has_ended && !limit.is_idle();
+    let delivered = if is_awaited {
+        stream.delivered().await
+    } else {
+        None
+    };
+    limit.set_delivered(delivered);
     // The time limits of the requests apply, also to visitors that have not read a response yet.
     limit.all_ended().await;
     if limit.has_failed() {

@@ -37,6 +37,13 @@ impl UpstreamIo {
         timeout(REPORT_TIMEOUT, report).await.unwrap_or(false)
     }
 
+    /// Waits for the agent's report on the bytes of the stream that reached the service, whose
+    /// connection has closed. `None` without a report.
+    pub(super) async fn delivered(&mut self) -> Option<u64> {
+        let report = poll_fn(|cx| self.stream_mut().poll_delivered(cx));
+        timeout(REPORT_TIMEOUT, report).await.ok().flatten()
+    }
+
     /// Aborts the stream because there was no complete response, and informs the agent.
     pub(in crate::edge) fn report_no_response(&mut self) {
         self.stream_mut().report_no_response();

@@ -7,7 +7,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
@@ -21,8 +21,17 @@ use crate::agents::SharedRequests;
 pub(super) struct LentStream {
     /// `None` only while this is being dropped.
     io: Option<UpstreamIo>,
-    owner: Option<oneshot::Sender<UpstreamIo>>,
+    owner: Option<oneshot::Sender<ReturnedStream>>,
     limit: Arc<StreamLimit>,
+    has_ended: bool,
+}
+
+/// The stream of a connection that has ended.
+#[derive(Debug)]
+pub(super) struct ReturnedStream {
+    pub(super) io: UpstreamIo,
+    /// The service has closed its connection, or it has failed.
+    pub(super) has_ended: bool,
 }
 
 impl LentStream {
@@ -30,12 +39,13 @@ impl LentStream {
     pub(super) fn new(
         io: UpstreamIo,
         limit: &Arc<StreamLimit>,
-    ) -> (Self, oneshot::Receiver<UpstreamIo>) {
+    ) -> (Self, oneshot::Receiver<ReturnedStream>) {
         let (owner, returned) = oneshot::channel();
         let lent = Self {
             io: Some(io),
             owner: Some(owner),
             limit: Arc::clone(limit),
+            has_ended: false,
         };
         (lent, returned)
     }
@@ -44,13 +54,21 @@ impl LentStream {
         let io = self.get_mut().io.as_mut();
         io.map(Pin::new).ok_or(io::ErrorKind::NotConnected.into())
     }
+
+    /// A session of TLS writes later, and more.
+    fn count_written(&self) {
+        if let Some(io) = &self.io {
+            self.limit.set_written(io.stream().written());
+        }
+    }
 }
 
 impl Drop for LentStream {
     fn drop(&mut self) {
         if let Some((io, owner)) = self.io.take().zip(self.owner.take()) {
             // Without the owner, the stream is closed.
-            owner.send(io).ok();
+            let has_ended = self.has_ended;
+            owner.send(ReturnedStream { io, has_ended }).ok();
         }
     }
 }
@@ -61,7 +79,11 @@ impl AsyncRead for LentStream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.io()?.poll_read(cx, buf)
+        let this = self.get_mut();
+        let before = buf.filled().len();
+        let read = ready!(Pin::new(&mut *this).io()?.poll_read(cx, buf));
+        this.has_ended |= read.is_err() || (buf.filled().len() == before && buf.remaining() > 0);
+        Poll::Ready(read)
     }
 }
 
@@ -71,11 +93,17 @@ impl AsyncWrite for LentStream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.io()?.poll_write(cx, buf)
+        let this = self.get_mut();
+        let written = Pin::new(&mut *this).io()?.poll_write(cx, buf);
+        this.count_written();
+        written
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io()?.poll_flush(cx)
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut *this).io()?.poll_flush(cx);
+        this.count_written();
+        flushed
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
 
 /// The way between an agent and an engine. The test can hold the agent's bytes.
-struct Line {
+pub(super) struct Line {
     address: SocketAddr,
     held: watch::Sender<bool>,
     /// Bytes that the agent has received.
@@ -50,13 +50,13 @@ impl Line {
     }
 
     /// Holds the bytes of the agent from now on. Returns the number of bytes that it has received.
-    fn hold(&self) -> usize {
+    pub(super) fn hold(&self) -> usize {
         self.held.send_replace(true);
         *self.received.borrow()
     }
 
     /// Lets the bytes of the agent pass once it has received so many bytes.
-    async fn release_at(&self, count: usize) {
+    pub(super) async fn release_at(&self, count: usize) {
         let mut received = self.received.clone();
         let arrived = received.wait_for(|received| *received >= count);
         within("request at the agent", arrived).await.unwrap();
@@ -172,18 +172,22 @@ async fn read_request(
     }
 }
 
-async fn distant_tunnel(engine: &TestEngine, service: SocketAddr) -> (TestTunnel, Line) {
+pub(super) async fn distant_tunnel(
+    engine: &TestEngine,
+    service: SocketAddr,
+    properties: Properties,
+) -> (TestTunnel, Line) {
     let line = Line::start(engine.addr()).await;
     let mut config = engine.agent_config();
     config.engine = HostPort::new(engine.host(), line.address.port()).unwrap();
     let agent = within("control channel", Agent::connect(config));
     let agent = agent.await.unwrap();
     let target: Target = service.to_string().parse().unwrap();
-    let tunnel = TestTunnel::open(agent, Properties::http(), target).await;
+    let tunnel = TestTunnel::open(agent, properties, target).await;
     (tunnel, line)
 }
 
-const METHODS: [(&str, usize); 8] = [
+pub(super) const METHODS: [(&str, usize); 8] = [
     ("POST", 0),
     ("POST", 10),
     ("PATCH", 10_000),
@@ -204,7 +208,8 @@ const PAD: usize = 2000;
 async fn no_request_is_lost_when_the_service_closes_an_idle_connection() {
     let engine = TestEngine::start().await;
     let mut service = ClosingService::start().await;
-    let (tunnel, line) = distant_tunnel(&engine, service.upstream.addr()).await;
+    let address = service.upstream.addr();
+    let (tunnel, line) = distant_tunnel(&engine, address, Properties::http()).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().http1(host).await;
     visitor.request("GET", "/", host, "X-Id: first\r\n").await;
@@ -231,7 +236,8 @@ async fn no_request_is_lost_when_the_service_closes_an_idle_connection() {
 async fn no_request_of_http_2_is_lost_when_the_service_closes_an_idle_connection() {
     let engine = TestEngine::start().await;
     let mut service = ClosingService::start().await;
-    let (tunnel, line) = distant_tunnel(&engine, service.upstream.addr()).await;
+    let address = service.upstream.addr();
+    let (tunnel, line) = distant_tunnel(&engine, address, Properties::http()).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().h2(host).await;
     assert_eq!(visitor.get("/", host).await.status, 200);

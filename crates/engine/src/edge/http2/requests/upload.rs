@@ -12,6 +12,8 @@ use tokio::io::AsyncWrite as _;
 
 use crate::edge::headers::identity::ReservedNames;
 use crate::edge::headers::trailers;
+use crate::edge::http2::body::{ByteCounter, CountingBody, RequestBody};
+use crate::edge::http2::held_body::HeldBody;
 use crate::edge::http2::visitor_body::VisitorBody;
 use crate::edge::replay::ReplayBuffer;
 use crate::edge::upstream::UpstreamIo;
@@ -32,6 +34,38 @@ pub(super) struct Upload {
     pub(super) written: u64,
     /// Names that the visitor may not send as trailers.
     reserved: ReservedNames,
+}
+
+/// A request body for services with HTTP/2, which may be sent on two connections.
+pub(super) struct Http2Upload {
+    pub(super) body: HeldBody,
+    pub(super) counter: ByteCounter,
+    /// The visitor waits for a 100.
+    pub(super) expects_continue: bool,
+    pub(super) has_body: bool,
+}
+
+impl Http2Upload {
+    fn new(body: Option<VisitorBody>, reserved: ReservedNames, is_kept: bool) -> Self {
+        let expects_continue = body.as_ref().is_some_and(VisitorBody::expects_continue);
+        let has_body = body.is_some();
+        let body = body.map_or(RequestBody::Empty, |body| {
+            RequestBody::Http2(body, reserved)
+        });
+        let (body, counter) = CountingBody::new(body);
+        Self {
+            body: HeldBody::new(body, is_kept),
+            counter,
+            expects_continue,
+            has_body,
+        }
+    }
+
+    /// The same for another connection. `None` if it cannot be sent again.
+    pub(super) fn again(self) -> Option<Self> {
+        let body = self.body.again()?;
+        Some(Self { body, ..self })
+    }
 }
 
 #[derive(PartialEq)]
@@ -71,6 +105,12 @@ impl Upload {
             written: 0,
             reserved,
         }
+    }
+
+    /// Takes the body, for a service with HTTP/2. `is_kept`: what is sent is kept, so that it can be
+    /// sent again.
+    pub(super) fn take_http2(&mut self, is_kept: bool) -> Http2Upload {
+        Http2Upload::new(self.body.take(), self.reserved.clone(), is_kept)
     }
 
     /// A request that has already been sent.
