@@ -121,9 +121,9 @@ pub(in crate::edge) async fn run(
     match answered {
         Some(Some(Ok(response))) => {
             permit.mark_answered();
-            upload.body.release();
             let answer = (response, responses.interim.take_unsent());
-            ExchangeOutcome::Next(respond(visitor, request, answer, upload.state, &permit).await)
+            let upload = upload.into_state();
+            ExchangeOutcome::Next(respond(visitor, request, answer, upload, &permit).await)
         }
         Some(Some(Err(error))) => {
             let is_unprocessed =
@@ -238,6 +238,12 @@ impl Http2Upload {
             counter,
             has_body,
         }
+    }
+
+    /// The rest of the upload, which is not sent again.
+    fn into_state(self) -> UploadState {
+        self.body.release();
+        self.state
     }
 
     /// The same for another connection. `None` if it cannot be sent again.

@@ -20,12 +20,12 @@ use crate::edge::replay::ReplayBuffer;
 #[derive(Debug)]
 pub(in crate::edge) struct HeldBody {
     /// No lock is held for longer than a poll.
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<BodyState>>,
     attempt: usize,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct BodyState {
     body: CountingBody,
     /// The attempt that may read the body.
     attempt: usize,
@@ -47,7 +47,7 @@ enum BodyEnd {
 impl HeldBody {
     /// `is_kept`: the data is kept.
     pub(in crate::edge) fn new(body: CountingBody, is_kept: bool) -> Self {
-        let shared = Shared {
+        let shared = BodyState {
             body,
             attempt: 0,
             has_started: false,
@@ -105,7 +105,7 @@ impl HeldBody {
     }
 }
 
-impl Shared {
+impl BodyState {
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
