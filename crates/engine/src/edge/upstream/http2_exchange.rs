@@ -14,11 +14,11 @@ use http_body::{Body, Frame};
 use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::http2::StreamPermit;
 use crate::edge::http1::exchange::InterimCount;
 use crate::edge::http2::body::RequestBodyError;
 use crate::edge::http2::body_sender::BodySender;
 use crate::edge::http2::held_body::HeldBody;
-use crate::edge::upstream::StreamPermit;
 
 /// A request, until its final response.
 pub(in crate::edge) struct Http2Exchange {
