@@ -1,7 +1,7 @@
 //! Mistakes of a new user: each has a code, a cause and a next step, the same in text and in JSON,
 //! and an exit code.
 
-use crate::installed::{RunningUp, alone};
+use crate::installed::alone;
 use crate::program::{CommandOutput, Home, soon};
 
 /// A command and its expected error.
@@ -35,13 +35,9 @@ async fn mistakes_of_a_new_user_lead_to_the_next_step() {
     let numbers = format!("127.0.0.1:{port}");
     let other = format!("other.localhost:{port}");
     let closed = closed_port();
-    let expired = minted(&home, &up, &["--ttl", "1s"]).await;
-    let reader = minted(
-        &home,
-        &up,
-        &["--permission", "tunnels.streams.create-delete"],
-    )
-    .await;
+    let expired = minted(&home, &["--ttl", "1s"]).await;
+    let stranger = minted_with(&home, &"fedcba98".repeat(8), &[]).await;
+    let reader = minted(&home, &["--permission", "tunnels.streams.create-delete"]).await;
     let token = up.ready_field("token");
     let ca_file = up.ready_field("ca_file");
     let at = |engine| vec!["tunnels", "--engine", engine, "--token", token];
@@ -125,8 +121,15 @@ async fn mistakes_of_a_new_user_lead_to_the_next_step() {
             vec!["tunnels", "--token", &expired],
             3,
             "invalid_token",
-            "",
+            "the token expired at",
             "svc token inspect",
+        ),
+        mistake(
+            vec!["tunnels", "--token", &stranger],
+            3,
+            "invalid_token",
+            "the token is for another engine",
+            "svc context show",
         ),
         mistake(
             vec!["tunnels", "--token", &reader],
@@ -315,11 +318,15 @@ async fn words_of_other_tools_lead_to_the_command_of_svc() {
 }
 
 /// A token signed with the engine's own secret.
-async fn minted(home: &Home, up: &RunningUp, more: &[&str]) -> String {
-    let secret = crate::installed::secret(home);
-    let args = ["token", "mint", "--secret", &secret, "--type", "app"];
+async fn minted(home: &Home, more: &[&str]) -> String {
+    minted_with(home, &crate::installed::secret(home), more).await
+}
+
+/// A token signed with this secret.
+async fn minted_with(home: &Home, secret: &str, more: &[&str]) -> String {
+    let args = ["token", "mint", "--secret", secret, "--type", "app"];
     let output = home.run(&[&args, more].concat()).await;
-    assert_eq!(output.code, Some(0), "{output:?} {}", up.ready);
+    assert_eq!(output.code, Some(0), "{output:?}");
     output.stdout.trim().to_owned()
 }
 
