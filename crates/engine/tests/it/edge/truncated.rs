@@ -198,6 +198,30 @@ async fn a_chunked_request_is_served_or_refused() {
 }
 
 #[tokio::test]
+async fn chunk_extensions_of_visitors_are_removed() {
+    const WITHOUT: &[u8] = b"5\r\nhello\r\n0\r\n\r\n";
+    let engine = TestEngine::start().await;
+    let service = ScriptedUpstream::start(|_| {
+        let answer = "HTTP/1.1 204 No Content\r\n\r\n";
+        vec![
+            Step::ReadHead,
+            Step::ReadBytes(WITHOUT.len()),
+            Step::write(answer),
+        ]
+    })
+    .await;
+    let tunnel = engine.publish(service.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    visitor.request("POST", "/", host, chunked).await;
+    visitor.send("5;a=b\r\nhello\r\n0;last\r\n\r\n").await;
+    assert_eq!(within("answer", visitor.answer()).await.status, 204);
+    service.head().await;
+    assert_eq!(service.report().await, Report::Bytes(WITHOUT.to_vec()));
+}
+
+#[tokio::test]
 async fn a_malformed_chunk_ends_the_answer_as_broken() {
     let upstream = ScriptedUpstream::answering(
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n5x\r\nagain\r\n0\r\n\r\n",
