@@ -126,8 +126,9 @@ pub(in crate::edge) async fn run(
             ExchangeOutcome::Next(respond(visitor, request, answer, upload, &permit).await)
         }
         Some(Some(Err(error))) => {
-            let is_unprocessed =
-                exchange.is_unprocessed(&error) || error.is_undelivered(&permit, before).await;
+            let asks_agent = !request.admitted.idempotent && upload.body.is_repeatable();
+            let is_unprocessed = exchange.is_unprocessed(&error)
+                || (asks_agent && error.is_undelivered(&permit, before).await);
             without_response(request, (&error, is_unprocessed), upload, &permit)
         }
         Some(None) => match malformed {

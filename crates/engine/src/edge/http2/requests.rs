@@ -250,10 +250,11 @@ async fn send_http2(
             Err(ResponseHeadError::Refused(problem))
         }
         Some(Err(error)) => {
-            let is_unprocessed =
-                exchange.is_unprocessed(&error) || error.is_undelivered(&permit, before).await;
-            let is_safe = is_unprocessed || forward.idempotent;
-            let may_retry = is_safe && upload.body.is_repeatable();
+            let is_repeatable = upload.body.is_repeatable();
+            let asks_agent = !forward.idempotent && is_repeatable;
+            let is_unprocessed = exchange.is_unprocessed(&error)
+                || (asks_agent && error.is_undelivered(&permit, before).await);
+            let may_retry = is_repeatable && (is_unprocessed || forward.idempotent);
             if !may_retry || !is_unprocessed {
                 error.record(&permit);
             }
