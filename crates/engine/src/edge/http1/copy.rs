@@ -274,10 +274,7 @@ impl BodyCopy {
         cx: &mut Context<'_>,
         sink: &mut W,
     ) -> Poll<()> {
-        match self.poll_sink(cx, sink) {
-            Ok(written) => written,
-            Err(_) => Poll::Ready(()),
-        }
+        self.poll_sink(cx, sink).unwrap_or(Poll::Ready(()))
     }
 
     /// Writes all pending bytes. It stops when the sink has buffered `Scratch::SMALL` accepted
