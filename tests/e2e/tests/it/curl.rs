@@ -133,6 +133,31 @@ fn a_service_refuses_a_large_body_before_it_is_sent() -> Result<()> {
     Ok(())
 }
 
+/// The service does not read the rest of a body, and its system resets the connection.
+#[test]
+fn an_answer_arrives_before_the_reset_of_its_upload() -> Result<()> {
+    let svc = Svc::engine()?;
+    let service = Service::start()?;
+    let agent = Agent::forward(&svc, &service.address(), &["--http"])?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("body");
+    std::fs::write(&file, vec![b'x'; 8 << 20])?;
+    let data = format!("@{}", file.display());
+    let url = agent.url("/upload");
+    let curl = Curl::new(&svc);
+    for version in ["--http1.1", "--http2"] {
+        let upload = curl.start(&[version, &url, "--data-binary", &data, "-H", "Expect:"])?;
+        let mut call = service.next()?;
+        call.read(1 << 20)?;
+        call.write(
+            "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n",
+        )?;
+        drop(call);
+        assert_eq!(upload.rest()?, b"no\n", "{version}");
+    }
+    Ok(())
+}
+
 #[test]
 fn early_hints_precede_the_answer() -> Result<()> {
     let svc = Svc::engine()?;
