@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The bytes of one request that were sent.
@@ -75,7 +76,7 @@ impl ReplayBuffer {
 
     /// Ready when the request can no longer be kept, because its response is late.
     pub(in crate::edge) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.bytes.len() <= SMALL {
+        if self.is_small() {
             return Poll::Pending;
         }
         let due = self.started + MAX_TIME;
@@ -85,12 +86,29 @@ impl ReplayBuffer {
         expiry.as_mut().poll(cx)
     }
 
+    /// True if the buffer is too small to expire while its request waits.
+    pub(in crate::edge) fn is_small(&self) -> bool {
+        self.bytes.len() <= SMALL
+    }
+
+    /// Takes the bytes for the last attempt. They count until they have been sent.
+    pub(in crate::edge) fn into_bytes(mut self) -> Bytes {
+        self.expiry = None;
+        Bytes::from_owner(self)
+    }
+
     /// Takes the bytes. The same limits apply to the next attempt.
     pub(in crate::edge) fn take(&mut self) -> Vec<u8> {
         self.total.fetch_sub(self.bytes.len(), Ordering::Relaxed);
         self.started = Instant::now();
         self.expiry = None;
         std::mem::take(&mut self.bytes)
+    }
+}
+
+impl AsRef<[u8]> for ReplayBuffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -144,6 +162,19 @@ mod tests {
         assert!(!beyond.record(&vec![0; 1024 * 1024]));
         drop((kept, beyond));
         assert!(buffer().record(b"head"));
+        assert_eq!(TOTAL.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn bytes_of_the_last_attempt_count_until_they_are_sent() {
+        // Other tests use the total of the process.
+        static TOTAL: AtomicUsize = AtomicUsize::new(0);
+        let mut replay = ReplayBuffer::with_limit(MAX_REQUEST, &TOTAL);
+        assert!(replay.record(b"body"));
+        let mut rest = replay.into_bytes();
+        assert_eq!(rest.split_to(3), "bod");
+        assert_eq!((&rest[..], TOTAL.load(Ordering::Relaxed)), (&b"y"[..], 4));
+        drop(rest);
         assert_eq!(TOTAL.load(Ordering::Relaxed), 0);
     }
 }

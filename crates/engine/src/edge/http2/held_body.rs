@@ -6,7 +6,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -19,8 +19,8 @@ use crate::edge::replay::ReplayBuffer;
 /// One attempt to send a body.
 #[derive(Debug)]
 pub(in crate::edge) struct HeldBody {
-    /// No lock is held for longer than a poll.
-    shared: Arc<Mutex<BodyState>>,
+    /// `None` if the request has no body. No lock is held for longer than a poll.
+    shared: Option<Arc<Mutex<BodyState>>>,
     attempt: usize,
 }
 
@@ -33,6 +33,8 @@ struct BodyState {
     has_started: bool,
     /// The data that was read, if it can be sent again.
     kept: Option<ReplayBuffer>,
+    /// The task of the request. It is woken when the kept data has a time limit.
+    waiter: Option<Waker>,
     /// Data of the first attempt that the second one has not read.
     repeated: Bytes,
     end: Option<BodyEnd>,
@@ -47,24 +49,24 @@ enum BodyEnd {
 impl HeldBody {
     /// `is_kept`: the data is kept.
     pub(in crate::edge) fn new(body: CountingBody, is_kept: bool) -> Self {
-        let shared = BodyState {
-            body,
-            attempt: 0,
-            has_started: false,
-            kept: is_kept.then(ReplayBuffer::new),
-            repeated: Bytes::new(),
-            end: None,
-        };
-        Self {
-            shared: Arc::new(Mutex::new(shared)),
-            attempt: 0,
-        }
+        let shared = (!body.is_end_stream()).then(|| {
+            Arc::new(Mutex::new(BodyState {
+                body,
+                attempt: 0,
+                has_started: false,
+                kept: is_kept.then(ReplayBuffer::new),
+                waiter: None,
+                repeated: Bytes::new(),
+                end: None,
+            }))
+        });
+        Self { shared, attempt: 0 }
     }
 
     /// The same attempt, for its sender.
     pub(in crate::edge) fn sender(&self) -> Self {
         Self {
-            shared: Arc::clone(&self.shared),
+            shared: self.shared.clone(),
             attempt: self.attempt,
         }
     }
@@ -72,40 +74,71 @@ impl HeldBody {
     /// The body from its start, for another attempt. `None` if it cannot be sent again. An earlier
     /// attempt reads no more.
     pub(in crate::edge) fn again(&self) -> Option<Self> {
-        let mut shared = self.shared.lock();
-        let kept = shared.kept.take();
-        if shared.has_started {
-            shared.repeated = kept?.take().into();
+        let attempt = self.attempt + 1;
+        if let Some(shared) = &self.shared {
+            let mut shared = shared.lock();
+            let kept = shared.kept.take();
+            if shared.has_started {
+                shared.repeated = kept?.into_bytes();
+            }
+            shared.attempt = attempt;
         }
-        shared.attempt += 1;
         Some(Self {
-            shared: Arc::clone(&self.shared),
-            attempt: shared.attempt,
+            shared: self.shared.clone(),
+            attempt,
         })
     }
 
     /// True if the body can be sent again.
     pub(in crate::edge) fn is_repeatable(&self) -> bool {
-        let shared = self.shared.lock();
+        let Some(shared) = &self.shared else {
+            return true;
+        };
+        let shared = shared.lock();
         shared.kept.is_some() || !shared.has_started
     }
 
     /// Frees what was kept.
     pub(in crate::edge) fn release(&self) {
-        self.shared.lock().kept = None;
+        if let Some(shared) = &self.shared {
+            shared.lock().kept = None;
+        }
     }
 
     /// Frees what was kept after the time for it.
     pub(in crate::edge) fn poll_expiry(&self, cx: &mut Context<'_>) {
-        let mut shared = self.shared.lock();
-        let kept = shared.kept.as_mut();
-        if kept.is_some_and(|kept| kept.poll_expired(cx).is_ready()) {
-            shared.kept = None;
+        if let Some(shared) = &self.shared {
+            shared.lock().poll_expiry(cx);
         }
     }
 }
 
 impl BodyState {
+    fn poll_expiry(&mut self, cx: &mut Context<'_>) {
+        let Some(kept) = &mut self.kept else {
+            return;
+        };
+        if kept.poll_expired(cx).is_ready() {
+            self.kept = None;
+        } else {
+            self.waiter = kept.is_small().then(|| cx.waker().clone());
+        }
+    }
+
+    /// Keeps data that is being sent.
+    fn keep(&mut self, data: &[u8]) {
+        let Some(kept) = &mut self.kept else {
+            return;
+        };
+        if !kept.record(data) {
+            self.kept = None;
+        } else if !kept.is_small()
+            && let Some(waiter) = self.waiter.take()
+        {
+            waiter.wake();
+        }
+    }
+
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -128,11 +161,8 @@ impl BodyState {
                 if let Some(trailers) = frame.trailers_ref() {
                     self.end = Some(BodyEnd::Trailers(trailers.clone()));
                 }
-                let data = frame.data_ref();
-                if let (Some(kept), Some(data)) = (&mut self.kept, data)
-                    && !kept.record(data)
-                {
-                    self.kept = None;
+                if let Some(data) = frame.data_ref() {
+                    self.keep(data);
                 }
             }
             // The visitor has aborted the request.
@@ -159,7 +189,10 @@ impl Body for HeldBody {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        let mut shared = self.shared.lock();
+        let Some(shared) = &self.shared else {
+            return Poll::Ready(None);
+        };
+        let mut shared = shared.lock();
         if shared.attempt == self.attempt {
             shared.poll_frame(cx)
         } else {
@@ -168,7 +201,10 @@ impl Body for HeldBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        let shared = self.shared.lock();
+        let Some(shared) = &self.shared else {
+            return true;
+        };
+        let shared = shared.lock();
         shared.attempt == self.attempt && shared.is_end_stream()
     }
 
@@ -180,8 +216,10 @@ impl Body for HeldBody {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::time::Duration;
 
     use tokio::sync::mpsc;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
     use crate::edge::http2::body::{BodyFrame, RequestBody};
@@ -236,5 +274,29 @@ mod tests {
         let (released, _pieces) = body(true);
         released.release();
         assert!(released.is_repeatable(), "nothing has been read");
+    }
+
+    /// The task of the request waits for the response while another one sends the body.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_is_not_kept_while_its_response_is_late() {
+        let (held, pieces) = body(true);
+        let mut sender = held.sender();
+        let piece = BodyFrame::Data(Bytes::from(vec![0; 100_000]));
+        let started = Instant::now();
+        let expiry = poll_fn(|cx| {
+            held.poll_expiry(cx);
+            if held.is_repeatable() {
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        });
+        let sending = async {
+            pieces.send(piece).await.unwrap();
+            poll_fn(|cx| Pin::new(&mut sender).poll_frame(cx)).await
+        };
+        let both = async { tokio::join!(expiry, sending) };
+        timeout(Duration::from_secs(60), both).await.unwrap();
+        assert_eq!(started.elapsed(), Duration::from_secs(5));
     }
 }
