@@ -3,11 +3,13 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustls::ClientConfig;
+use tokio::io::AsyncWrite as _;
 use tokio::time::timeout;
 use types::id::TunnelId;
 use types::tunnel::HttpVersion;
@@ -80,7 +82,11 @@ pub(in crate::edge) async fn end_early(
     mut upstream: Http1,
     mut poll_rest: impl FnMut(&mut Context<'_>, &mut UpstreamIo) -> Poll<()>,
 ) {
-    let rest = poll_fn(|cx| poll_rest(cx, &mut upstream.io));
+    let rest = poll_fn(|cx| {
+        ready!(poll_rest(cx, &mut upstream.io));
+        // A session of TLS may have a part of a record. The service may accept no more of it.
+        Pin::new(&mut upstream.io).poll_flush(cx).map(drop)
+    });
     if timeout(END_TIMEOUT, rest).await.is_ok() {
         upstream.io.stream_mut().end_exchange();
     }

@@ -143,7 +143,8 @@ impl Http2Exchange {
             return false;
         };
         let is_refused = error.reason() == Some(Reason::REFUSED_STREAM);
-        self.request.is_some() || (error.is_remote() && (error.is_go_away() || is_refused))
+        // Without this, the connection has accepted no request.
+        self.response.is_none() || (error.is_remote() && (error.is_go_away() || is_refused))
     }
 
     /// Sends the head, and starts to send the body.

@@ -55,8 +55,9 @@ impl LentStream {
         io.map(Pin::new).ok_or(io::ErrorKind::NotConnected.into())
     }
 
-    /// A session of TLS writes later, and more.
-    fn count_written(&self) {
+    /// Updates the bytes that were written. A session of TLS writes later, and more.
+    fn note_write<T>(&mut self, result: &Poll<io::Result<T>>) {
+        self.has_ended |= matches!(result, Poll::Ready(Err(_)));
         if let Some(io) = &self.io {
             self.limit.set_written(io.stream().written());
         }
@@ -95,14 +96,14 @@ impl AsyncWrite for LentStream {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut *this).io()?.poll_write(cx, buf);
-        this.count_written();
+        this.note_write(&written);
         written
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut *this).io()?.poll_flush(cx);
-        this.count_written();
+        this.note_write(&flushed);
         flushed
     }
 
