@@ -44,6 +44,16 @@ async fn the_panel_lists_and_counts_failed_requests() {
     up.stop().await;
 }
 
+/// The usage of the project when it has so many failed requests.
+async fn usage_with_failures(home: &Home, count: u64) -> Value {
+    loop {
+        let usage = home.run(&["project", "usage", "-o", "json"]).await.json();
+        if usage["total"]["failedStreams"] == count {
+            return usage;
+        }
+    }
+}
+
 #[tokio::test]
 async fn failed_requests_are_in_the_inspector_the_request_log_the_usage_and_the_metrics() {
     let home = Home::new();
@@ -117,15 +127,11 @@ async fn failed_requests_are_in_the_inspector_the_request_log_the_usage_and_the_
         let reason = reason.unwrap_or_else(|| panic!("{summary}"));
         assert!(reason.contains("is not reachable"), "{summary}");
     }
-    let counted = async {
-        loop {
-            let usage = home.run(&["project", "usage", "-o", "json"]).await.json();
-            if usage["total"]["failedStreams"] == 4 {
-                return usage;
-            }
-        }
-    };
-    let usage = soon("four failed requests in the usage", counted).await;
+    let counted = soon(
+        "failed requests in the usage",
+        usage_with_failures(&home, 4),
+    );
+    let usage = counted.await;
     assert_eq!(usage["total"]["streams"], 4, "{usage}");
     let metrics = format!("{}/metrics", up.ready_field("metrics_url"));
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
