@@ -23,7 +23,7 @@ enum ConnectionEnd {
     Silent,
 }
 
-/// A service that ends its idle connections when the test says so, and has the ids of the requests
+/// A service that ends its idle connections when the test requests it, and has the ids of the requests
 /// that it received.
 struct ClosingService {
     upstream: Upstream,
