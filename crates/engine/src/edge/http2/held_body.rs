@@ -74,19 +74,17 @@ impl HeldBody {
     /// The body from its start, for another attempt. `None` if it cannot be sent again. An earlier
     /// attempt reads no more.
     pub(in crate::edge) fn again(&self) -> Option<Self> {
-        let attempt = self.attempt + 1;
+        let mut again = self.sender();
         if let Some(shared) = &self.shared {
             let mut shared = shared.lock();
             let kept = shared.kept.take();
             if shared.has_started {
                 shared.repeated = kept?.into_bytes();
             }
-            shared.attempt = attempt;
+            shared.attempt += 1;
+            again.attempt = shared.attempt;
         }
-        Some(Self {
-            shared: self.shared.clone(),
-            attempt,
-        })
+        Some(again)
     }
 
     /// True if the body can be sent again.
