@@ -283,7 +283,7 @@ impl<B: Backend> Server<B> {
         };
         let carried = self
             .backend
-            .carry_to_engine(project, needed, request, caller);
+            .send_to_engine(project, needed, request, caller);
         let name_of = |field: &str| object.name_of(field);
         self.of_response(tool, &carried.await, caller, name_of)
             .await

@@ -111,7 +111,7 @@ async fn a_certificate_that_expired_only_by_a_clock_ahead_stays_in_use() {
     assert_eq!(current.certified().cert, served.certified().cert);
 
     time.store(IN_2030, Ordering::Relaxed);
-    assert!(matches!(manager.step(1).await, Ok(Step::Idle(_))));
+    assert!(matches!(manager.step(1).await, Ok(StepEnd::Idle(_))));
     let current = certificate.current().unwrap();
     assert_eq!(current.certified().cert, served.certified().cert);
     assert!(!current.was_expired() && !manager.renewal.is_outdated);

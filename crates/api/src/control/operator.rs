@@ -55,7 +55,7 @@ pub const CHANGE_USER: &Operation = &Operation {
         "/api/operator/users/{user_id}",
         "Change the role of a user in the installation",
         WRITE,
-        Answer::json(200, "OperatorUser"),
+        SuccessResponse::json(200, "OperatorUser"),
     )
 };
 

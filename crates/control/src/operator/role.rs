@@ -15,7 +15,7 @@ use types::problem::Problem;
 use super::api;
 use super::suspend::{conflict, require_operator};
 use crate::app::App;
-use crate::audit::{self, Action, Actor, Target};
+use crate::audit::{self, Action, Actor, AuditTarget};
 use crate::caller::Operator;
 use crate::http_api::extract::{Body, ClientIp, Segment};
 use crate::http_api::problem::HandlerResult;
@@ -62,7 +62,7 @@ async fn set_role(
     }
     users::set_role(&mut tx, id, role, now).await?;
     let actor = Actor::caller(&operator.principal).with_ip(ip);
-    let (action, target) = (Action::RoleChanged, Target::User(id));
+    let (action, target) = (Action::RoleChanged, AuditTarget::User(id));
     let details = json!({"role": role.as_str()});
     audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     tx.commit().await?;
