@@ -54,6 +54,31 @@ async fn usage_with_failures(home: &Home, count: u64) -> Value {
     }
 }
 
+/// Method and path of each request in the inspector at this address, sorted by path. Each of them has
+/// failed, because its service is not reachable.
+async fn inspected_failures(address: &str) -> Vec<(Value, Value)> {
+    let (page, token) = address.split_once('#').unwrap();
+    let inspector = reqwest::Client::builder().no_proxy().build().unwrap();
+    let list = inspector
+        .get(format!("{page}api/exchanges"))
+        .bearer_auth(token);
+    let list: Value = list.send().await.unwrap().json().await.unwrap();
+    let exchanges = list["exchanges"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{list}"));
+    let mut seen: Vec<_> = exchanges
+        .iter()
+        .map(|one| {
+            let error = one["error"].as_str().unwrap_or_default();
+            assert!(error.contains("is not reachable"), "{one}");
+            assert_eq!(one["status"], Value::Null, "{one}");
+            (one["method"].clone(), one["path"].clone())
+        })
+        .collect();
+    seen.sort_by_key(|(_, path)| path.to_string());
+    seen
+}
+
 #[tokio::test]
 async fn failed_requests_are_in_the_inspector_the_request_log_the_usage_and_the_metrics() {
     let home = Home::new();
@@ -81,26 +106,7 @@ async fn failed_requests_are_in_the_inspector_the_request_log_the_usage_and_the_
         let posted = posted.send().await.unwrap();
         assert_eq!(posted.status(), StatusCode::BAD_GATEWAY);
 
-        let page = online["inspector"].as_str().unwrap();
-        let (page, token) = page.split_once('#').unwrap();
-        let inspector = reqwest::Client::builder().no_proxy().build().unwrap();
-        let list = inspector
-            .get(format!("{page}api/exchanges"))
-            .bearer_auth(token);
-        let list: Value = list.send().await.unwrap().json().await.unwrap();
-        let exchanges = list["exchanges"]
-            .as_array()
-            .unwrap_or_else(|| panic!("{list}"));
-        let mut seen: Vec<_> = exchanges
-            .iter()
-            .map(|one| {
-                let error = one["error"].as_str().unwrap_or_default();
-                assert!(error.contains("is not reachable"), "{one}");
-                assert_eq!(one["status"], Value::Null, "{one}");
-                (one["method"].clone(), one["path"].clone())
-            })
-            .collect();
-        seen.sort_by_key(|(_, path)| path.to_string());
+        let seen = inspected_failures(online["inspector"].as_str().unwrap()).await;
         let expected = [
             (json!("GET"), json!("/got")),
             (json!("POST"), json!("/posted")),

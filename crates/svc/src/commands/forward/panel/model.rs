@@ -302,7 +302,7 @@ impl Model {
                 self.view.scroll = 0;
             }
             KeyPress::Letter('?' | 'h') => {
-                self.view.overlay = toggled_overlay(above, Overlay::Help)
+                self.view.overlay = toggled_overlay(above, Overlay::Help);
             }
             KeyPress::Letter('Q') => self.view.overlay = toggled_overlay(above, Overlay::Code),
             KeyPress::Letter('i') => self.view.overlay = toggled_overlay(above, Overlay::Inspector),
