@@ -92,8 +92,8 @@ async fn an_order_continues_when_the_clock_is_corrected() {
     assert!(!state_dir.join("order.json").exists());
 }
 
-/// The process starts with a clock ahead of the expiry. It serves the certificate, orders another
-/// one in vain, and orders none after the clock was corrected.
+/// The process starts with a clock ahead of the expiry. It serves the certificate, cannot order another
+/// one, and orders none after the clock was corrected.
 #[tokio::test]
 async fn a_certificate_that_expired_only_by_a_clock_ahead_stays_in_use() {
     let directory = tempfile::tempdir().unwrap();

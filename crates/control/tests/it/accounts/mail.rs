@@ -100,8 +100,8 @@ async fn nothing_is_sent_to_an_unauthenticated_server() {
     assert!(server.mails().is_empty() && !server.has_recipient());
 }
 
-/// RFC 6531: a server accepts addresses beyond ASCII only if it says so. Otherwise the error names
-/// the missing extension, and no retry can help.
+/// RFC 6531: a server accepts addresses beyond ASCII only if it announces SMTPUTF8. Otherwise the error
+/// names the missing extension, and no retry can help.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_beyond_ascii_needs_the_support_of_the_server() {
     let to = Email::parse("Jörg@example.com").unwrap();
