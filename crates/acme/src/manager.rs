@@ -23,8 +23,8 @@ use x509_parser::parse_x509_certificate;
 
 use crate::chain::{ChainError, IssuedCertificate};
 use crate::challenges::Challenges;
-use crate::client::AuthorityClient;
 use crate::error::OrderError;
+use crate::http_client::AuthorityClient;
 use crate::order::{CERTIFICATE_FILE, CertificateFile, OrderAttempt, existing_account, stored};
 use crate::schedule::{
     MAX_INTERVAL, RenewalWindow, earliest_renewal, has_come, renewal_time, retry_delay,

@@ -16,9 +16,9 @@ use tracing::{info, warn};
 
 use crate::chain::IssuedCertificate;
 use crate::challenges::{Challenges, PendingAnswer, is_token};
-use crate::client::{AuthorityClient, LONGEST_POLL};
 use crate::dns_challenge::{DnsRecord, challenge_name};
 use crate::error::{OrderError, printable};
+use crate::http_client::{AuthorityClient, LONGEST_POLL};
 use crate::settings::{ChallengeKind, KeyType, Settings, WallClock};
 use crate::store::{OrderLock, StateFolder};
 

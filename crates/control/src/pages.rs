@@ -13,6 +13,7 @@ pub mod form;
 mod invitation;
 pub mod layout;
 mod login;
+pub mod next_path;
 pub mod not_found;
 mod openid;
 mod passkeys;
@@ -32,7 +33,8 @@ use axum::routing::{get, post};
 use http::HeaderValue;
 use http::header::SET_COOKIE;
 
-use self::layout::{NextPath, PageRefusal};
+use self::layout::PageRefusal;
+use self::next_path::NextPath;
 use crate::app::App;
 use crate::people::openid::logout::{BACK_CHANNEL_LOGOUT, SIGNED_OUT};
 use crate::people::session::{PendingSignIn, SignedIn, Visitor};

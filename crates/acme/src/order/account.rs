@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use tracing::info;
 
 use super::{OrderAttempt, stored};
-use crate::client::AuthorityClient;
 use crate::error::{OrderError, printable};
+use crate::http_client::AuthorityClient;
 use crate::settings::{ExternalAccount, Settings};
 use crate::store::StateFolder;
 

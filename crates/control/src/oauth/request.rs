@@ -224,7 +224,7 @@ fn read_challenge(form: &mut Form) -> Result<[u8; 32], OauthError> {
 
 /// Limit for a `state` of 4 KiB, each byte percent-encoded, and the rest of a request. With the
 /// path and a sign-in in between, the longest query is still a path that
-/// [`NextPath`](crate::pages::layout::NextPath) accepts.
+/// [`NextPath`](crate::pages::next_path::NextPath) accepts.
 const MAX_QUERY_BYTES: usize = 14 * 1024;
 
 #[cfg(test)]
@@ -233,7 +233,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::pages::layout::NextPath;
+    use crate::pages::next_path::NextPath;
 
     const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
     const CALLBACK: &str = "https://client.example/cb?x=1";

@@ -10,8 +10,9 @@ use http::StatusCode;
 use http::request::Parts;
 
 use super::form::Form;
-use super::layout::{NextPath, PageRefusal, script_page, see_other};
+use super::layout::{PageRefusal, script_page, see_other};
 use super::login::{WRONG, refusal};
+use super::next_path::NextPath;
 use super::openid::Button;
 use super::passkeys::{PASSKEY_NOT_ACCEPTED, json, passkey_response};
 use super::{signed_in, with_next};

@@ -11,7 +11,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use store::SecretHash;
 
 use super::form::Form;
-use super::layout::{NextPath, PageRefusal, script_page, see_other};
+use super::layout::{PageRefusal, script_page, see_other};
+use super::next_path::NextPath;
 use super::openid::{self, Button};
 use super::{with_cookie, with_next};
 use crate::app::App;

@@ -13,7 +13,8 @@ use store::sessions::ProviderSession;
 
 use super::confirm::AccountOwner;
 use super::form::Form;
-use super::layout::{MessagePage, NextPath, PageRefusal, page, page_with, see_other};
+use super::layout::{MessagePage, PageRefusal, page, page_with, see_other};
+use super::next_path::NextPath;
 use super::{with_cookie, with_next};
 use crate::app::App;
 use crate::http_api::extract::{ClientIp, Query};

@@ -15,8 +15,9 @@ use webauthn::Registration;
 
 use super::confirm::{AccountOwner, require_recent_authentication};
 use super::form::Form;
-use super::layout::{NextPath, PageRefusal, script_page, see_other};
+use super::layout::{PageRefusal, script_page, see_other};
 use super::login::{self, LoginPage};
+use super::next_path::NextPath;
 use super::second_factor::{self, CodesPage};
 use super::{second_factor_pending, signed_in, with_cookie, with_next};
 use crate::app::App;

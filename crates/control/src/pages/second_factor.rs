@@ -9,8 +9,9 @@ use http::StatusCode;
 
 use super::confirm::AccountOwner;
 use super::form::Form;
-use super::layout::{NextPath, PageRefusal, page, page_with, script_page, see_other};
+use super::layout::{PageRefusal, page, page_with, script_page, see_other};
 use super::login::{WRONG, refusal};
+use super::next_path::NextPath;
 use super::qr::Qr;
 use super::{second_factor_pending, with_cookie};
 use crate::app::App;
