@@ -13,7 +13,7 @@ use types::webtty::Transport;
 
 use super::connection::{Connection, ConnectionError};
 
-/// A server, with all that is needed to connect to it repeatedly.
+/// A terminal server, with the parameters of a connection to it. It can be connected to repeatedly.
 #[derive(Clone, Debug)]
 pub enum Endpoint {
     /// A server with a listener, or a published tunnel.
@@ -27,15 +27,15 @@ pub enum Endpoint {
         /// Proxies on the way to it.
         proxies: Proxies,
     },
-    /// A private tunnel, dialled through its engine.
+    /// A server behind a private tunnel, which the engine opens a stream to.
     Private {
         /// The engine, and the client's credentials.
         config: Box<Config>,
         /// The tunnel, by name or id.
         tunnel: String,
-        /// Transport of the server on the stream.
+        /// Encoding of the messages on the stream.
         transport: Transport,
-        /// Path of the WebSocket.
+        /// Path of the WebSocket; unused with [`Transport::Plain`].
         path: String,
     },
 }
@@ -53,7 +53,7 @@ pub struct Url {
 
 /// The text is not an address of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a ws://host:port or wss://host")]
+#[error("the address of a terminal server must be ws://host:port or wss://host")]
 pub struct UrlError;
 
 impl Endpoint {
@@ -70,7 +70,8 @@ impl Endpoint {
         })
     }
 
-    /// Connects to a URL through these proxies. A dialled tunnel uses those of its configuration.
+    /// Sets the proxies of a server at a URL. A private tunnel uses the proxies of its
+    /// configuration.
     #[must_use]
     pub fn with_proxies(mut self, new: Proxies) -> Self {
         if let Self::Url { proxies, .. } = &mut self {
@@ -79,7 +80,7 @@ impl Endpoint {
         self
     }
 
-    /// Connects once.
+    /// Connects once, including the upgrade if the messages are in a WebSocket.
     ///
     /// # Errors
     /// The server is unreachable, or refuses. Each step has its own time limit.
@@ -112,7 +113,7 @@ impl Endpoint {
                 trust,
                 proxies,
                 ..
-            } => url.open(trust, proxies).await,
+            } => url.open_stream(trust, proxies).await,
             Self::Private { config, tunnel, .. } => {
                 Ok(Box::new(client::dial(config, tunnel).await?))
             }
@@ -135,11 +136,11 @@ impl Url {
             Some("wss") => true,
             _ => return Err(UrlError),
         };
-        let usual = if is_secure { 443 } else { 80 };
+        let default_port = if is_secure { 443 } else { 80 };
         let authority = uri.authority().ok_or(UrlError)?;
         let host = authority.host();
         let port = match authority.as_str().strip_prefix(host) {
-            Some("") => usual,
+            Some("") => default_port,
             Some(port) => match port.strip_prefix(':').unwrap_or_default().parse() {
                 Ok(0) | Err(_) => return Err(UrlError),
                 Ok(port) => port,
@@ -165,23 +166,24 @@ impl Url {
     #[must_use]
     pub fn with_parameter(mut self, name: &str, value: &str) -> Self {
         let query = self.path.split_once('?').map(|(_, query)| query);
-        let has = query.is_some_and(|query| {
+        let is_present = query.is_some_and(|query| {
             let mut names = query.split('&').map(|pair| pair.split('=').next());
             names.any(|known| known == Some(name))
         });
-        if !has {
-            let joint = if query.is_some() { '&' } else { '?' };
-            self.path = format!("{}{joint}{name}={value}", self.path);
+        if !is_present {
+            let separator = if query.is_some() { '&' } else { '?' };
+            self.path = format!("{}{separator}{name}={value}", self.path);
         }
         self
     }
 
-    async fn open(
+    /// Connects the socket, and adds TLS for `wss`.
+    async fn open_stream(
         &self,
         trust: &Trust,
         proxies: &Proxies,
     ) -> Result<Box<dyn transport::Stream>, ConnectionError> {
-        let socket = self.connect(proxies).await?;
+        let socket = self.open_socket(proxies).await?;
         if !self.is_secure {
             return Ok(Box::new(socket));
         }
@@ -189,13 +191,13 @@ impl Url {
             .client_config(&[b"http/1.1"])
             .map_err(ConnectError::from)?;
         let name = self.address.server_name().map_err(ConnectError::from)?;
-        let shaken = bounded(HANDSHAKE_TIMEOUT, transport::connect(tls, name, socket));
+        let handshake = with_time_limit(HANDSHAKE_TIMEOUT, transport::connect(tls, name, socket));
         Ok(Box::new(
-            shaken.await.map_err(|source| self.unreachable(source))?,
+            handshake.await.map_err(|source| self.unreachable(source))?,
         ))
     }
 
-    async fn connect(&self, proxies: &Proxies) -> Result<Socket, ConnectionError> {
+    async fn open_socket(&self, proxies: &Proxies) -> Result<Socket, ConnectionError> {
         let opened = client::open_socket(&self.address, proxies, self.is_secure).await;
         opened.map_err(|error| match error {
             ConnectError::Network { source, .. } => {
@@ -216,29 +218,29 @@ impl Url {
 
 impl std::fmt::Display for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (scheme, usual) = if self.is_secure {
+        let (scheme, default_port) = if self.is_secure {
             ("wss", 443)
         } else {
             ("ws", 80)
         };
         let authority = self.address.to_string();
         let authority = authority
-            .strip_suffix(&format!(":{usual}"))
+            .strip_suffix(&format!(":{default_port}"))
             .unwrap_or(&authority);
         write!(f, "{scheme}://{authority}{}", self.path)
     }
 }
 
 fn upgrade_request(url: &str, bearer: Option<&Token>) -> Result<Request<()>, ConnectionError> {
-    let bad = |what: &str| ConnectionError::Protocol(what.to_owned());
+    let protocol_error = |message: &str| ConnectionError::Protocol(message.to_owned());
     let mut request = url
         .into_client_request()
-        .map_err(|_invalid| bad("cannot send a request to the address"))?;
+        .map_err(|_invalid| protocol_error("cannot send a request to the address"))?;
     let headers = request.headers_mut();
     if let Some(token) = bearer {
-        // The token may contain control characters, if its file has another content.
+        // A token from a wrong file can contain control characters, which a header does not allow.
         let bearer = HeaderValue::try_from(format!("Bearer {}", token.expose()))
-            .map_err(|_invalid| bad("the token cannot be sent"))?;
+            .map_err(|_invalid| protocol_error("the token cannot be sent"))?;
         headers.insert(AUTHORIZATION, bearer);
     }
     let agent = concat!("svc/", env!("CARGO_PKG_VERSION"));
@@ -246,9 +248,12 @@ fn upgrade_request(url: &str, bearer: Option<&Token>) -> Result<Request<()>, Con
     Ok(request)
 }
 
-async fn bounded<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+async fn with_time_limit<T>(
+    limit: Duration,
+    work: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
     match timeout(limit, work).await {
-        Ok(done) => done,
+        Ok(result) => result,
         Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
     }
 }
