@@ -1,13 +1,15 @@
-//! The fields of a head: an index into the caller's buffer.
+//! The fields of a head or of a trailer section: an index into the caller's buffer, without a copy.
 
 use std::fmt;
 
 use crate::kind::FieldKind;
 use crate::value::{FieldName, FieldValue};
 
-/// The largest number of fields in a head, regardless of the limits. It is more than a visitor may
-/// send ([`Limits::default`](crate::Limits)), so that a head to which the edge has added its own
-/// fields can be parsed again, and small enough for separate [`Slots`] in each connection.
+/// The largest number of fields in a head, even if [`Limits`](crate::Limits) allow more.
+///
+/// It is larger than the number that a visitor may send (`Limits::default`): the edge adds its own
+/// fields, and the result can be parsed again. It is small enough for separate [`Slots`] in each
+/// connection.
 pub const MAX_FIELDS: usize = 160;
 
 /// Space for the index of one head. Create one per connection or per core and use it for every
@@ -44,8 +46,8 @@ impl Slots {
         self.slots.get_mut(..self.len).unwrap_or_default()
     }
 
-    /// Lets no field of this kind be forwarded.
-    pub(crate) fn omit(&mut self, kind: FieldKind) {
+    /// Marks all fields of this kind as hop-by-hop, so that they are not forwarded.
+    pub(crate) fn mark_hop_by_hop(&mut self, kind: FieldKind) {
         for slot in self.filled_mut() {
             slot.hop_by_hop |= slot.kind == kind;
         }
@@ -73,7 +75,7 @@ impl fmt::Debug for Slots {
     }
 }
 
-/// Position of a field in the buffer. Positions fit in 16 bits, see `Limits::head_bytes`.
+/// Position of a field in the buffer. Offsets and lengths fit in 16 bits, see `Limits::head_bytes`.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     pub(crate) name_at: u16,
@@ -95,11 +97,11 @@ impl Slot {
     };
 
     pub(crate) fn name<'b>(&self, buf: &'b [u8]) -> &'b [u8] {
-        part(buf, self.name_at, self.name_len)
+        slice(buf, self.name_at, self.name_len)
     }
 
     pub(crate) fn value<'b>(&self, buf: &'b [u8]) -> &'b [u8] {
-        part(buf, self.value_at, self.value_len)
+        slice(buf, self.value_at, self.value_len)
     }
 }
 
@@ -114,9 +116,9 @@ pub struct Field<'b> {
     pub value: FieldValue<'b>,
     /// The meaning of the name.
     pub kind: FieldKind,
-    /// True if it must not be forwarded: by its kind, or because `Connection` names it (RFC 9110
-    /// §7.6.1). `Host` and `Content-Length` are always forwarded, regardless of `Connection`, except
-    /// for a repeated length of a response and the length of a 204.
+    /// True if it must not be forwarded: because of its kind, or because `Connection` names it (RFC
+    /// 9110 §7.6.1). `Connection` has no effect on `Host` and `Content-Length`. A length is only
+    /// marked if it repeats another one of the same response, or belongs to a 204.
     pub hop_by_hop: bool,
 }
 
@@ -151,7 +153,7 @@ impl<'b> Fields<'b> {
         self.slots.is_empty()
     }
 
-    /// Every field.
+    /// All fields, also those that are not forwarded.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Field<'b>> + use<'b> {
         let buf = self.buf;
         self.slots.iter().map(move |slot| Field {
@@ -162,7 +164,7 @@ impl<'b> Fields<'b> {
         })
     }
 
-    /// The fields that are forwarded, including `Content-Length`.
+    /// The fields that are not hop-by-hop; `Content-Length` is one of them.
     pub fn end_to_end(&self) -> impl Iterator<Item = Field<'b>> + use<'b> {
         self.iter().filter(|field| !field.hop_by_hop)
     }
@@ -186,7 +188,7 @@ impl fmt::Debug for Fields<'_> {
     }
 }
 
-fn part(buf: &[u8], at: u16, len: u16) -> &[u8] {
+fn slice(buf: &[u8], at: u16, len: u16) -> &[u8] {
     let at = usize::from(at);
     buf.get(at..at + usize::from(len)).unwrap_or_default()
 }

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FieldKind {
-    /// Passed on as it is.
+    /// Any other field; the edge gives it no meaning of its own.
     #[default]
     Other,
     /// `Accept`
@@ -69,8 +69,9 @@ impl FieldKind {
     /// Classifies a field name.
     ///
     /// Names that only the edge may send (`svc-*`, `X-Forwarded-*`, `Forwarded`, `X-Real-IP`) and
-    /// those of [`Self::ProxyInfo`] are recognised in every spelling of [`is_same_for_gateways`], so
-    /// that `svc_user_id` is not taken for `svc-user-id`.
+    /// those of [`Self::ProxyInfo`] are recognised in every spelling that [`is_same_for_gateways`]
+    /// matches. Otherwise a visitor could send `svc_user_id`, and an application behind a gateway
+    /// would read it as the edge's `svc-user-id`.
     pub fn of(name: &[u8]) -> Self {
         let first = name.first().map_or(0, u8::to_ascii_lowercase);
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
@@ -107,13 +108,13 @@ impl FieldKind {
             (18, b'p') if is(b"proxy-authenticate") => Self::ProxyAuthenticate,
             (19, b'p') if is(b"proxy-authorization") => Self::ProxyAuthorization,
             (20, b's') if is(b"sec-websocket-accept") => Self::SecWebSocketAccept,
-            (_, b's') if begins(name, b"svc-") => Self::SvcReserved,
-            (_, b'x') if begins(name, b"x-svc-") => Self::SvcReserved,
+            (_, b's') if has_prefix_for_gateways(name, b"svc-") => Self::SvcReserved,
+            (_, b'x') if has_prefix_for_gateways(name, b"x-svc-") => Self::SvcReserved,
             _ => Self::Other,
         }
     }
 
-    /// Returns true if the field belongs to one connection and must not be passed on (RFC 9110
+    /// Returns true if the field belongs to one connection and must not be forwarded (RFC 9110
     /// §7.6.1).
     pub fn is_hop_by_hop(self) -> bool {
         matches!(
@@ -145,16 +146,18 @@ impl FieldKind {
     }
 }
 
-fn begins(name: &[u8], prefix: &[u8]) -> bool {
+/// Returns true if the start of `name` is the same as `prefix` for gateways.
+fn has_prefix_for_gateways(name: &[u8], prefix: &[u8]) -> bool {
     name.get(..prefix.len())
         .is_some_and(|start| is_same_for_gateways(start, prefix))
 }
 
-/// Returns true if applications behind gateways of the CGI family may receive the field `name` as
-/// `known`, which is in lower case.
+/// Returns true if an application behind a gateway of the CGI family cannot distinguish the field
+/// `name` from `known`, which is in lower case.
 ///
-/// These gateways pass a field on as a variable of letters, digits and underscores. WSGI and CGI
-/// replace dashes, PHP also dots, and older servers every other character.
+/// These gateways convert the name of a field to a variable of letters, digits and underscores.
+/// CGI and WSGI replace dashes with underscores, PHP also dots, and older servers every other
+/// character.
 pub fn is_same_for_gateways(name: &[u8], known: &[u8]) -> bool {
     let folded = |byte: &u8| {
         if byte.is_ascii_alphanumeric() {

@@ -1,4 +1,4 @@
-//! Protocols for upgrading a connection.
+//! Names of protocols that a connection is upgraded to.
 
 use std::fmt;
 
@@ -18,12 +18,12 @@ impl<'b> Protocol<'b> {
     pub fn parse(bytes: &'b [u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (name, version) = split(text);
-        let valid =
+        let is_valid =
             is_token(name.as_bytes()) && version.is_none_or(|version| is_token(version.as_bytes()));
-        valid.then_some(Self(text))
+        is_valid.then_some(Self(text))
     }
 
-    /// As sent.
+    /// The text as the peer sent it.
     pub fn as_str(self) -> &'b str {
         self.0
     }
@@ -35,7 +35,7 @@ impl<'b> Protocol<'b> {
 }
 
 impl<'b> Protocols<'b> {
-    /// Parses a list with at least one member; empty members do not count (RFC 9110 §5.6.1.2).
+    /// Parses a list with at least one member. Empty members are ignored (RFC 9110 §5.6.1.2).
     pub fn parse(bytes: &'b [u8]) -> Option<Self> {
         let all = Self(std::str::from_utf8(bytes).ok()?);
         let mut members = all.members().peekable();
@@ -52,7 +52,7 @@ impl<'b> Protocols<'b> {
         members.next().is_none().then_some(Protocol(only))
     }
 
-    /// As sent.
+    /// The text as the peer sent it.
     pub fn as_str(self) -> &'b str {
         self.0
     }

@@ -135,7 +135,7 @@ fn interpret_head<'b>(
     let mut keep_alive = !facts.close && !facts.tolerated && (is_http11 || facts.keep_alive);
     if status == 204 {
         // RFC 9110, 8.6. Clients of HTTP/2 refuse such a response.
-        slots.omit(FieldKind::ContentLength);
+        slots.mark_hop_by_hop(FieldKind::ContentLength);
     }
     let body = match status {
         // Another head follows on this connection; bytes between the two would be parsed as it.
