@@ -1,4 +1,5 @@
-//! A stream that starts on a lane and moves to its own connection when it has much data.
+//! A stream that starts on a lane, and moves to its own connection when the lane accepts no more of
+//! its bytes.
 
 use std::io;
 use std::pin::Pin;
@@ -17,26 +18,30 @@ pub trait MigrationTarget: Unpin + Send {
     /// Type of the connection.
     type Connection: Stream;
 
-    /// True if this end provides the connection. It gets the connection first; without one the
-    /// stream stays on the lane. The other end announces that it leaves the lane, and waits.
+    /// True if this end opens the connection; false if it receives the connection of the peer.
+    ///
+    /// The end that opens it announces the move after the connection is established. If that fails,
+    /// the stream stays on the lane. The other end announces the move first, and then waits for the
+    /// connection.
     const PROVIDES_CONNECTION: bool;
 
-    /// Starts to establish the connection. Dropping the future cancels it.
+    /// Opens the connection, or waits for the peer's. Dropping the future cancels this.
     fn connect(&self) -> ConnectFuture<Self::Connection>;
 }
 
-/// A connection that is being established.
+/// The future of a connection that is not established yet.
 pub type ConnectFuture<C> = Pin<Box<dyn Future<Output = io::Result<C>> + Send>>;
 
-/// A byte stream that starts on a lane.
+/// A byte stream that starts on a lane and may move to its own connection.
 ///
-/// Reading ends at the peer's end. [`io::ErrorKind::ConnectionReset`] means that the peer aborted
-/// the stream. Dropping it aborts it, if it has not ended.
+/// A read returns zero bytes after the peer has ended its direction, and
+/// [`io::ErrorKind::ConnectionReset`] after the peer has aborted the stream. Dropping a stream that
+/// has not ended aborts it.
 pub struct MigratingStream<M: MigrationTarget> {
     lane: LaneStream,
     target: M,
     location: StreamLocation<M::Connection>,
-    /// All bytes on the lane have been read.
+    /// All bytes that the peer sent on the lane have been read.
     lane_is_drained: bool,
 }
 
@@ -49,13 +54,14 @@ enum StreamLocation<C> {
     Failed(io::ErrorKind),
 }
 
-/// A stream that is moving. Its halves may belong to two tasks (`tokio::io::split`), and both
-/// continue when it has arrived.
+/// The wait for the connection. The reader and the writer may be polled by two tasks
+/// (`tokio::io::split`); both are woken when the wait ends.
 struct Migration<C> {
     connecting: ConnectFuture<C>,
     halves: Arc<HalfWakers>,
 }
 
+/// Wakers of the reader and the writer, in this order.
 #[derive(Default)]
 struct HalfWakers(Mutex<[Option<Waker>; 2]>);
 
@@ -73,9 +79,10 @@ impl HalfWakers {
             StreamHalf::Reader => reader,
             StreamHalf::Writer => writer,
         };
-        let before = std::mem::replace(slot, waker);
+        let previous = std::mem::replace(slot, waker);
+        // A waker can run code when it is dropped, so this happens without the lock.
         drop(halves);
-        drop(before);
+        drop(previous);
     }
 }
 
@@ -94,7 +101,7 @@ impl<C> Migration<C> {
         }
     }
 
-    /// Ready with the connection, or with the reason why there is none.
+    /// Returns the connection, or the error that prevented it.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -104,18 +111,18 @@ impl<C> Migration<C> {
         self.halves.set(half, Some(cx.waker().clone()));
         let waker = Waker::from(Arc::clone(&self.halves));
         let mut cx = Context::from_waker(&waker);
-        let moved = match self.connecting.as_mut().poll(&mut cx) {
+        let result = match self.connecting.as_mut().poll(&mut cx) {
             Poll::Pending => Err(ready!(lane.poll_abandoned(&mut cx))),
-            Poll::Ready(moved) => moved,
+            Poll::Ready(result) => result,
         };
         // The other half was woken by the event that made this ready.
         self.halves.set(half, None);
-        Poll::Ready(moved)
+        Poll::Ready(result)
     }
 }
 
 impl<M: MigrationTarget> MigratingStream<M> {
-    /// A stream that has been opened, and its budget on the lane.
+    /// Wraps a stream that has been opened, and sets its budget on the lane.
     pub fn new(mut lane: LaneStream, target: M, budget: Budget) -> Self {
         lane.set_budget(budget);
         Self {
@@ -126,17 +133,18 @@ impl<M: MigrationTarget> MigratingStream<M> {
         }
     }
 
-    /// Returns true if it has left the lane.
+    /// Returns true if the stream has started to move, even if it has not arrived or the connection
+    /// failed.
     pub fn is_moved(&self) -> bool {
         !matches!(self.location, StreamLocation::Lane)
     }
 
-    /// Its part on the lane.
+    /// The stream on the lane.
     pub fn lane(&mut self) -> &mut LaneStream {
         &mut self.lane
     }
 
-    /// The connection that it has moved to, once it has arrived there.
+    /// The connection, after the stream has moved to it.
     pub fn connection(&self) -> Option<&M::Connection> {
         match &self.location {
             StreamLocation::Moved(connection) => Some(connection),
@@ -157,8 +165,8 @@ impl<M: MigrationTarget> MigratingStream<M> {
         self.lane.refusal()
     }
 
-    /// Leaves the lane, if it is there, and waits for the connection. `None`: there is none, and
-    /// the stream stays.
+    /// Starts the move, if the stream is on the lane, and waits for the connection. Returns `None`
+    /// if this end could not open one, and the stream stays on the lane.
     fn poll_moved(
         &mut self,
         cx: &mut Context<'_>,
@@ -170,9 +178,9 @@ impl<M: MigrationTarget> MigratingStream<M> {
             }
             self.location = StreamLocation::Moving(Migration::new(self.target.connect()));
         }
-        if let StreamLocation::Moving(moving) = &mut self.location {
-            let moved = ready!(moving.poll(cx, half, &mut self.lane));
-            let result = moved.and_then(|connection| {
+        if let StreamLocation::Moving(migration) = &mut self.location {
+            let established = ready!(migration.poll(cx, half, &mut self.lane));
+            let result = established.and_then(|connection| {
                 if M::PROVIDES_CONNECTION {
                     self.lane.send_move()?;
                 }
@@ -193,13 +201,13 @@ impl<M: MigrationTarget> MigratingStream<M> {
         }
         match &mut self.location {
             StreamLocation::Moved(connection) => Poll::Ready(Ok(Some(Pin::new(connection)))),
-            StreamLocation::Failed(why) => Poll::Ready(Err((*why).into())),
+            StreamLocation::Failed(kind) => Poll::Ready(Err((*kind).into())),
             StreamLocation::Lane | StreamLocation::Moving(_) => Poll::Ready(Ok(None)),
         }
     }
 
-    /// Releases the stream's resources on the lane once it has arrived elsewhere and its bytes on
-    /// the lane have been read.
+    /// Releases the stream's resources on the lane, if it has moved and all its bytes on the lane
+    /// have been read.
     fn release_lane_if_drained(&mut self) {
         if self.lane_is_drained && matches!(self.location, StreamLocation::Moved(_)) {
             self.lane.leave();
@@ -209,9 +217,9 @@ impl<M: MigrationTarget> MigratingStream<M> {
 
 impl<M: MigrationTarget + std::fmt::Debug> std::fmt::Debug for MigratingStream<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Carried")
+        f.debug_struct("MigratingStream")
             .field("lane", &self.lane)
-            .field("mover", &self.target)
+            .field("target", &self.target)
             .finish_non_exhaustive()
     }
 }
@@ -271,7 +279,7 @@ impl<M: MigrationTarget> AsyncWrite for MigratingStream<M> {
             // A lane sends its bytes without a flush.
             StreamLocation::Lane | StreamLocation::Moving(_) => Poll::Ready(Ok(())),
             StreamLocation::Moved(connection) => Pin::new(connection).poll_flush(cx),
-            StreamLocation::Failed(why) => Poll::Ready(Err((*why).into())),
+            StreamLocation::Failed(kind) => Poll::Ready(Err((*kind).into())),
         }
     }
 
