@@ -261,7 +261,7 @@ pub(crate) struct Failures {
 
 impl fmt::Debug for AgentState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
+        f.debug_struct("AgentState")
             .field("config", &self.config)
             .finish_non_exhaustive()
     }

@@ -266,7 +266,7 @@ impl<T: Into<Destination>> From<T> for ForwardOptions {
 
 impl fmt::Debug for ForwardOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Forwarding")
+        f.debug_struct("ForwardOptions")
             .field("to", &self.to)
             .finish_non_exhaustive()
     }

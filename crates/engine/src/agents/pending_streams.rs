@@ -60,7 +60,7 @@ impl PendingStream {
 
 impl std::fmt::Debug for PendingStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pending")
+        f.debug_struct("PendingStream")
             .field("client_id", &self.client_id)
             .finish_non_exhaustive()
     }

@@ -542,7 +542,7 @@ impl Drop for AccessRecord {
 
 impl std::fmt::Debug for AccessRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Record")
+        f.debug_struct("AccessRecord")
             .field("line", &self.line)
             .finish_non_exhaustive()
     }

@@ -197,7 +197,7 @@ impl PlanService {
 
 impl std::fmt::Debug for PlanService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shop")
+        f.debug_struct("PlanService")
             .field("catalogue", &self.catalogue)
             .finish_non_exhaustive()
     }
