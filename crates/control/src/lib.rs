@@ -1,10 +1,11 @@
-//! The control plane with the persistent state: users, workspaces, projects, plans, credentials,
-//! tokens and the issuance of TURN credentials. It provides an HTTP API and stores its data in a
-//! database.
+//! The control plane: an HTTP API and the pages for users, workspaces, projects, plans,
+//! credentials, tokens and TURN credentials. It stores its data in a database.
 //!
-//! It has no list of the tunnels that are online: only engines have one, and they connect over the
-//! network. Start reading with [`router::router`]. Each part of the API is a module with
-//! `routes()`, and each handler that is not public extracts a [`caller::Caller`] first.
+//! It has no list of the tunnels that are online. Each engine has the list of its own tunnels, and
+//! connects to the control plane over the network.
+//!
+//! Start reading with [`router::router`]. Each part of the API is a module with `routes()`. Each
+//! handler that requires authentication extracts a [`caller::Caller`] first.
 
 pub mod app;
 pub mod audit;

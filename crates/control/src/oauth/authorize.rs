@@ -43,10 +43,11 @@ pub(super) async fn show(
     let query = query.unwrap_or_default();
     let parameters = match RequestParameters::parse(&query) {
         Ok(parameters) => parameters,
-        Err(refused) => return Ok(refused_response(&app, refused)),
+        Err(refused) => return Ok(error_response(&app, refused)),
     };
-    // Only a signed-in user makes the platform fetch a document. The callback is not known before,
-    // so a silent request without a session gets the sign-in page as well.
+    // The platform fetches a client's document for signed-in users only. The callback is unknown
+    // without the document, so even a silent request without a session gets the sign-in page
+    // instead of an error at the callback.
     let visitor = match parameters.document_url(&app.config.oauth) {
         Some(_) => Visitor::SignedIn(signed_in(visitor, &format!("{AUTHORIZE}?{query}"))?),
         None => visitor,
@@ -55,9 +56,9 @@ pub(super) async fn show(
         Visitor::SignedIn(who) => Some(who.user.id),
         Visitor::SecondFactorPending(_) | Visitor::Anonymous => None,
     };
-    let request = match request_of(&app, parameters, user).await {
+    let request = match resolve_request(&app, parameters, user).await {
         Ok(request) => request,
-        Err(refused) => return Ok(refused_response(&app, refused)),
+        Err(refused) => return Ok(error_response(&app, refused)),
     };
     if request.is_silent {
         let code = match visitor.signed_in() {
@@ -65,34 +66,34 @@ pub(super) async fn show(
             None => Code::LoginRequired,
         };
         let refused = request.refuse(code.with_description("user interaction is required"));
-        return Ok(refused_response(&app, refused));
+        return Ok(error_response(&app, refused));
     }
-    let who = signed_in(visitor, &path(&request))?;
+    let who = signed_in(visitor, &authorize_path(&request))?;
     Ok(consent_page(&app, &who, &request).await?)
 }
 
-/// Handles the user's decision about the request that the page showed. The request is stored on the
-/// server. It is decided once, and the browser cannot change it.
+/// Handles the user's decision about the request that the page showed. The server stores the
+/// request, so that the browser cannot change it, and it can be decided only once.
 pub(super) async fn submit(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    let Some(shown) = find(&app, &form.text("request")).await? else {
+    let Some(shown) = find_shown_request(&app, &form.text("request")).await? else {
         return Ok(already_decided_page());
     };
     let who = signed_in(visitor, &format!("{AUTHORIZE}?{}", shown.query))?;
     let request = match RequestParameters::parse(&shown.query) {
-        Ok(parameters) => request_of(&app, parameters, Some(who.user.id)).await,
+        Ok(parameters) => resolve_request(&app, parameters, Some(who.user.id)).await,
         Err(refused) => Err(refused),
     };
     let request = match request {
         Ok(request) => request,
-        Err(refused) => return Ok(refused_response(&app, refused)),
+        Err(refused) => return Ok(error_response(&app, refused)),
     };
-    // Another user has signed in since the page was made. The page lists what the first user could
-    // grant.
+    // The page belongs to another session: a different user may have signed in meanwhile. Its
+    // permissions may differ, so the page is shown again.
     if shown.session_id != who.session.id {
         return Ok(consent_page(&app, &who, &request).await?);
     }
@@ -107,7 +108,7 @@ pub(super) async fn submit(
     }
     if is_approved {
         delegation::refuse_suspended(&app, [approval.resources(), None]).await?;
-        let code = give_code(&app, tx, &who, &request, approval, &actor).await?;
+        let code = issue_code(&app, tx, &who, &request, approval, &actor).await?;
         let address = request.success_url(&code.reveal(), &app.config.base_url);
         return Ok(to_callback(&address));
     }
@@ -119,12 +120,12 @@ pub(super) async fn submit(
     audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     tx.commit().await?;
     let refused = request.refuse(Code::AccessDenied.with_description("the user denied access"));
-    Ok(refused_response(&app, refused))
+    Ok(error_response(&app, refused))
 }
 
-/// The request with its client, which is registered, or described by a document that is fetched for
-/// this user.
-async fn request_of(
+/// Finds the client of the request and validates the request. The client is registered, or
+/// described by a document that the platform fetches for this user.
+async fn resolve_request(
     app: &App,
     parameters: RequestParameters,
     user: Option<UserId>,
@@ -153,7 +154,7 @@ fn unusable_document(url: &DocumentUrl, error: &DocumentError) -> AuthorizationE
 }
 
 /// Finds the request that a page showed, by the secret in the submitted form.
-async fn find(app: &App, secret: &str) -> HandlerResult<Option<ShownRequest>> {
+async fn find_shown_request(app: &App, secret: &str) -> HandlerResult<Option<ShownRequest>> {
     let Some(secret) = LinkSecret::parse(secret) else {
         return Ok(None);
     };
@@ -162,7 +163,7 @@ async fn find(app: &App, secret: &str) -> HandlerResult<Option<ShownRequest>> {
     Ok(oauth_requests::find(&mut read, hash, app.now()).await?)
 }
 
-/// The page for a form that was submitted before, or too late.
+/// The page for a form that was submitted already, or too late.
 fn already_decided_page() -> Response {
     let page = MessagePage {
         title: "This page was already answered",
@@ -173,9 +174,9 @@ fn already_decided_page() -> Response {
     page_with(StatusCode::BAD_REQUEST, &page)
 }
 
-/// Draws a code and stores everything that it is bound to, in the transaction that used the
-/// request.
-async fn give_code(
+/// Issues a code: stores everything that it is bound to, and commits the transaction in which the
+/// request was decided.
+async fn issue_code(
     app: &App,
     mut tx: Tx,
     who: &SignedIn,
@@ -221,12 +222,14 @@ struct ConsentPage<'a> {
     client: &'a str,
     /// Host of the client's metadata document, if the client is not registered.
     document_host: Option<&'a str>,
+    /// Host of the callback.
     host: &'a str,
     is_this_machine: bool,
     email: &'a str,
     workspaces: Workspaces,
     groups: Vec<Group>,
-    is_less: bool,
+    /// The user cannot grant all requested permissions.
+    omits_permissions: bool,
     request: String,
     session: &'a str,
 }
@@ -257,14 +260,14 @@ async fn consent_page(
         email: &who.user.email,
         workspaces: Workspaces::of(app, who).await?,
         groups: groups(approval.effective_permissions()),
-        is_less: approval.effective_permissions() != request.scope,
+        omits_permissions: approval.effective_permissions() != request.scope,
         request: secret.reveal(),
         session: who.session.id.as_str(),
     };
     Ok(page_leading_to(&page, &request.callback))
 }
 
-/// The workspaces that a client can access for a user.
+/// The workspaces that a client can access on behalf of a user.
 pub(super) struct Workspaces {
     pub(super) names: Vec<String>,
     /// Number of further workspaces that are not listed.
@@ -280,18 +283,19 @@ impl Workspaces {
             .into_iter()
             .filter(|workspace| limits.boundary().reaches_workspace(workspace.id.as_str()));
         let mut names: Vec<_> = reached.map(|workspace| workspace.name).collect();
-        let more = names.len().saturating_sub(MAX_NAMES);
-        names.truncate(MAX_NAMES);
+        let more = names.len().saturating_sub(MAX_WORKSPACE_NAMES);
+        names.truncate(MAX_WORKSPACE_NAMES);
         Ok(Self { names, more })
     }
 }
 
-fn path(request: &AuthorizationRequest) -> String {
+/// The path and the query with which a user returns to the request after sign-in.
+fn authorize_path(request: &AuthorizationRequest) -> String {
     format!("{AUTHORIZE}?{}", request.query())
 }
 
-fn refused_response(app: &App, refused: AuthorizationError) -> Response {
-    match refused {
+fn error_response(app: &App, error: AuthorizationError) -> Response {
+    match error {
         AuthorizationError::Page(why) => {
             let text = format!(
                 "This link is invalid: {why}. Go back to the application and try again. If it \
@@ -336,21 +340,22 @@ fn to_callback(address: &str) -> Response {
     response
 }
 
-/// Time for the user to read the page and perhaps ask a colleague. A page that was open all night
-/// is not consent.
+/// Time in which the consent page can be submitted: long enough to read it and ask a colleague. An
+/// approval of a page that was open all night is not accepted.
 const PAGE_LIFETIME: SignedDuration = SignedDuration::from_mins(30);
 
 /// Maximum number of open consent pages per user: a few tabs.
 const MAX_OPEN_PAGES: u32 = 20;
 
-/// The fetches that are running end within a few seconds.
+/// Seconds to wait if too many documents are being fetched. A fetch ends within a few seconds.
 const BUSY_SECONDS: u32 = 5;
 
-/// OA-3.
+/// Time in which a code can be redeemed (OA-3).
 const CODE_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 
-/// A used code can revoke the token that was issued for it for this long.
+/// Time for which a used code is kept. If it is presented again in this time, the token that was
+/// issued for it is revoked.
 pub(crate) const CODE_REUSE_WINDOW: SignedDuration = SignedDuration::from_hours(24);
 
-/// Maximum number of listed names, so that the page stays readable.
-const MAX_NAMES: usize = 12;
+/// Maximum number of workspaces that the page lists, so that the page stays readable.
+const MAX_WORKSPACE_NAMES: usize = 12;

@@ -251,7 +251,7 @@ struct ApprovalPage<'a> {
     email: &'a str,
     workspaces: Workspaces,
     groups: Vec<Group>,
-    is_less: bool,
+    omits_permissions: bool,
     session: &'a str,
 }
 
@@ -278,7 +278,7 @@ async fn approval_page(
         email: &who.user.email,
         workspaces: Workspaces::of(app, who).await?,
         groups: groups(approval.effective_permissions()),
-        is_less: approval.effective_permissions() != requested,
+        omits_permissions: approval.effective_permissions() != requested,
         session: who.session.id.as_str(),
     }))
 }
