@@ -1,9 +1,9 @@
-//! Encryption of stored recordings: chunks that only the key can open, in their order.
+//! Encryption of stored recordings, in chunks. Their content and order are authenticated.
 //!
 //! A file is a header (8 bytes of magic, 16 random bytes) and chunks, each a 4-byte big-endian
-//! length and that many bytes of AES-256-GCM. The key of a file is derived from the platform's key,
-//! the random bytes and the session's id by HKDF-SHA256. Two files therefore never share a key, and
-//! the number of a chunk can be its nonce. The nonce also marks the last chunk, so that a truncated
+//! length and that many bytes of AES-256-GCM output. HKDF-SHA256 derives the key of a file from the
+//! platform's key, the header and the session's id. Two files therefore never share a key, and the
+//! number of a chunk can be its nonce. The nonce also marks the last chunk, so that a truncated
 //! file cannot look complete. (The construction is known as STREAM.)
 
 use std::fmt;
@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 /// Length of the random bytes in a file's header.
 pub const SALT_LEN: usize = 16;
 
-/// Maximum plaintext bytes of one chunk, which a reader needs in memory.
+/// Maximum plaintext bytes of one chunk. A reader holds a whole chunk in memory.
 pub const MAX_CHUNK: usize = 1024 * 1024;
 
 /// Length of the header.
@@ -27,7 +27,7 @@ pub const HEADER_LEN: usize = MAGIC.len() + SALT_LEN;
 pub struct VaultKey(Zeroizing<[u8; 32]>);
 
 impl VaultKey {
-    /// A key of 32 random bytes.
+    /// Wraps a key of 32 random bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(Zeroizing::new(bytes))
     }
@@ -47,12 +47,12 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// Starts a new file for this session; `salt` is fresh random bytes. `None` only if the library
-    /// rejects the key.
+    /// Starts a new file for this session; `salt` must be new random bytes. Returns `None` only if
+    /// the library rejects the key.
     pub fn new(key: &VaultKey, session_id: &str, salt: [u8; SALT_LEN]) -> Option<Self> {
         let header = header(salt);
         Some(Self {
-            key: derive(key, session_id, &header)?,
+            key: file_key(key, session_id, &header)?,
             header,
             number: 0,
         })
@@ -91,7 +91,7 @@ impl Sealer {
                 &mut sealed,
             )
             .map_err(|_| VaultError::Modified)?;
-        // A nonce is never used twice. This many chunks of one record each would take years.
+        // An overflow would repeat a nonce. A session would need years for that many chunks.
         self.number = self.number.checked_add(1).ok_or(VaultError::TooLarge)?;
         let len = u32::try_from(sealed.len()).map_err(|_| VaultError::TooLarge)?;
         Ok([len.to_be_bytes().as_slice(), &sealed].concat())
@@ -100,11 +100,11 @@ impl Sealer {
 
 /// Decrypts a file.
 pub struct Opener<R> {
-    from: R,
+    reader: R,
     key: LessSafeKey,
     header: [u8; HEADER_LEN],
     number: u32,
-    ended: bool,
+    has_ended: bool,
 }
 
 impl<R: Read> Opener<R> {
@@ -112,18 +112,18 @@ impl<R: Read> Opener<R> {
     ///
     /// # Errors
     /// See [`VaultError`]. A wrong key is only detected with the first chunk.
-    pub fn new(mut from: R, key: &VaultKey, session_id: &str) -> Result<Self, VaultError> {
+    pub fn new(mut reader: R, key: &VaultKey, session_id: &str) -> Result<Self, VaultError> {
         let mut header = [0; HEADER_LEN];
-        from.read_exact(&mut header).map_err(truncated)?;
+        reader.read_exact(&mut header).map_err(truncated)?;
         if !header.starts_with(MAGIC) {
             return Err(VaultError::NotARecording);
         }
         Ok(Self {
-            key: derive(key, session_id, &header).ok_or(VaultError::Modified)?,
-            from,
+            key: file_key(key, session_id, &header).ok_or(VaultError::Modified)?,
+            reader,
             header,
             number: 0,
-            ended: false,
+            has_ended: false,
         })
     }
 
@@ -132,21 +132,23 @@ impl<R: Read> Opener<R> {
     /// # Errors
     /// See [`VaultError`]. Chunks before the error are authentic.
     pub fn chunk(&mut self) -> Result<Option<Vec<u8>>, VaultError> {
-        if self.ended {
+        if self.has_ended {
+            // The last chunk is also the end of the file.
             let mut more = [0];
-            return match self.from.read(&mut more)? {
+            return match self.reader.read(&mut more)? {
                 0 => Ok(None),
                 _ => Err(VaultError::Modified),
             };
         }
         let mut len = [0; 4];
-        self.from.read_exact(&mut len).map_err(truncated)?;
+        self.reader.read_exact(&mut len).map_err(truncated)?;
         let len = usize::try_from(u32::from_be_bytes(len)).unwrap_or(usize::MAX);
         if len > MAX_CHUNK + AES_256_GCM.tag_len() {
             return Err(VaultError::TooLarge);
         }
         let mut sealed = vec![0; len];
-        self.from.read_exact(&mut sealed).map_err(truncated)?;
+        self.reader.read_exact(&mut sealed).map_err(truncated)?;
+        // The nonce states whether the chunk is the last one, and the file does not: try both.
         for last in [false, true] {
             let mut clear = sealed.clone();
             let nonce = nonce(self.number, last);
@@ -157,7 +159,7 @@ impl<R: Read> Opener<R> {
                 let len = opened.len();
                 clear.truncate(len);
                 self.number = self.number.checked_add(1).ok_or(VaultError::TooLarge)?;
-                self.ended = last;
+                self.has_ended = last;
                 return Ok(Some(clear));
             }
         }
@@ -165,7 +167,7 @@ impl<R: Read> Opener<R> {
     }
 }
 
-/// Errors of encryption and decryption.
+/// An error of encryption or decryption.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// The file is of another kind.
@@ -201,13 +203,15 @@ fn header(salt: [u8; SALT_LEN]) -> [u8; HEADER_LEN] {
     header
 }
 
-fn derive(key: &VaultKey, session_id: &str, header: &[u8; HEADER_LEN]) -> Option<LessSafeKey> {
+/// Derives the key of a file.
+fn file_key(key: &VaultKey, session_id: &str, header: &[u8; HEADER_LEN]) -> Option<LessSafeKey> {
     let info = [DOMAIN, session_id.as_bytes()];
     let secret = Salt::new(HKDF_SHA256, header).extract(key.0.as_slice());
     let expanded = secret.expand(&info, &AES_256_GCM).ok()?;
     Some(LessSafeKey::new(UnboundKey::from(expanded)))
 }
 
+/// The nonce of a chunk: zeros, its number (4 bytes, big-endian), and 1 for the last chunk.
 fn nonce(number: u32, last: bool) -> Nonce {
     let mut nonce = [0; 12];
     let bytes = number.to_be_bytes().into_iter().chain([u8::from(last)]);
