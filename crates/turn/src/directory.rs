@@ -1,10 +1,14 @@
-//! Decisions about credentials (TU-3, TU-4, TU-5), from data of the platform and the secret of the
-//! configuration.
+//! Decisions about TURN credentials (TU-3, TU-4, TU-5), from the data of the platform and the
+//! secret in the configuration.
 //!
-//! Until the first full update of the platform, credentials that it issued are trusted; the same
-//! applies without a platform. Afterwards, projects and persons that it has not listed are
-//! rejected. Passwords that a client derived from its own token or key are only valid while the
-//! platform lists this token or key.
+//! Usernames have three kinds. For `api`, the API issued the password, derived from a secret. For
+//! `pat` and `app`, a client derived the password from its personal access token or its application
+//! key.
+//!
+//! A relay without a platform has no data, and neither has a relay before the first full update of
+//! its platform. It admits every username of the kind `api` that has the right password, and no
+//! other kind. After the update, it admits `api` only for listed projects and for listed members of
+//! their workspace, and `pat` and `app` only while the platform lists the token or the key.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -23,7 +27,7 @@ use crate::core::{Account, Authority, Meter, NotAllowedError};
 #[derive(Debug)]
 pub struct Directory {
     realm: String,
-    /// Key from the secret in a file. It has precedence over the platform's.
+    /// Key from the secret in the configuration. It has precedence over the platform's key.
     configured_key: Option<Arc<PasswordKey>>,
     state: RwLock<DirectoryState>,
     /// Usage by id of the project. It is kept when the project is removed.
@@ -36,18 +40,20 @@ struct DirectoryState {
     has_snapshot: bool,
     keys: Option<Keys>,
     projects: HashMap<String, Project>,
-    /// Endpoint to id of the project.
+    /// From the endpoint of a project to its id.
     endpoints: HashMap<String, String>,
+    /// From the id of a person to the workspaces and the permissions there.
     people: HashMap<String, Vec<(String, Permissions)>>,
     credentials: HashMap<String, Credential>,
-    /// Public id of a personal access token (`token_endpoint`) to id of the credential.
+    /// From the public id of a personal access token (`token_endpoint`) to its credential's id.
     tokens: HashMap<String, String>,
 }
 
 /// Keys that are derived from the relay keys of the platform.
 #[derive(Debug)]
 struct Keys {
-    turn: RelayKeys,
+    /// The keys as the platform sent them.
+    source: RelayKeys,
     api: Option<Arc<PasswordKey>>,
     relay: Option<RelayPrivateKey>,
 }
@@ -65,10 +71,11 @@ struct Credential {
     user_id: String,
     proof: Proof,
     limits: Limits,
-    /// Derived when it is first needed.
+    /// Key of the passwords. It is derived at the first use.
     key: OnceLock<Option<Arc<PasswordKey>>>,
 }
 
+/// The secret or the key from which the client derives its password.
 #[derive(Debug)]
 enum Proof {
     Token { digest: [u8; 32], endpoint: String },
@@ -78,10 +85,10 @@ enum Proof {
 impl Directory {
     /// A directory without data of the platform.
     pub fn new(realm: &str, secret: Option<&Secret>) -> Self {
-        let own = secret.and_then(|secret| PasswordKey::api(secret, realm));
+        let configured_key = secret.and_then(|secret| PasswordKey::api(secret, realm));
         Self {
             realm: realm.to_owned(),
-            configured_key: own.map(Arc::new),
+            configured_key: configured_key.map(Arc::new),
             state: RwLock::default(),
             meters: RwLock::default(),
         }
@@ -102,14 +109,14 @@ impl Directory {
                 "credentials of the platform are for the realm {other}, and `turn.realm` is {realm}"
             ));
         }
-        let mut fresh = DirectoryState {
+        let mut new_state = DirectoryState {
             has_snapshot: true,
             ..DirectoryState::default()
         };
         for item in items {
-            fresh.put(item, &self.realm);
+            new_state.put(item, &self.realm);
         }
-        *self.state.write() = fresh;
+        *self.state.write() = new_state;
         Ok(())
     }
 
@@ -126,7 +133,7 @@ impl Directory {
         self.state.read().has_snapshot
     }
 
-    /// Usage of each project since the last call: id, allocations, bytes.
+    /// Returns and resets the usage of each project since the last call: id, allocations, bytes.
     pub fn take_usage(&self) -> Vec<(Arc<str>, u64, u64)> {
         let meters = self.meters.read();
         let used = meters.iter().map(|(project, meter)| {
@@ -137,7 +144,12 @@ impl Directory {
             .collect()
     }
 
-    fn account(&self, project: &Arc<str>, username: &Username<'_>, until: Option<i64>) -> Account {
+    fn account(
+        &self,
+        project: &Arc<str>,
+        username: &Username<'_>,
+        expires_at: Option<i64>,
+    ) -> Account {
         let existing = self.meters.read().get(project).map(Arc::clone);
         let meter = existing.unwrap_or_else(|| {
             let mut meters = self.meters.write();
@@ -152,7 +164,7 @@ impl Directory {
             project: Arc::clone(project),
             holder: format!("{project}:{kind}:{}", username.subject).into(),
             meter,
-            until,
+            expires_at,
         }
     }
 }
@@ -172,7 +184,7 @@ impl Authority for Directory {
     fn admit(&self, username: &Username<'_>, unix: i64) -> Result<Account, NotAllowedError> {
         let state = self.state.read();
         if !state.has_snapshot {
-            // Without data of the platform, only credentials that it issued are trusted.
+            // Without data of the platform, only passwords that the API issued are accepted.
             let project: Arc<str> = username.project_endpoint.into();
             return match username.kind {
                 Kind::Api => Ok(self.account(&project, username, None)),
@@ -186,8 +198,8 @@ impl Authority for Directory {
             return Err(NotAllowedError);
         }
         let workspace = &project.workspace_id;
-        let until = match username.kind {
-            // The permissions of the underlying credential were checked when it was issued (TU-3).
+        let expires_at = match username.kind {
+            // The API checked the permissions when it issued the password (TU-3).
             Kind::Api => state
                 .role(username.subject, workspace)
                 .ok_or(NotAllowedError)
@@ -198,7 +210,7 @@ impl Authority for Directory {
                 credential.limits.expires_at()
             }
         };
-        Ok(self.account(&project.id, username, until))
+        Ok(self.account(&project.id, username, expires_at))
     }
 }
 
@@ -266,17 +278,16 @@ impl DirectoryState {
             }
             Item::CredentialGone { id } => self.forget_credential(&id),
             Item::RelayKeys(update) => {
-                if self.keys.as_ref().is_none_or(|keys| keys.turn != update) {
+                if self.keys.as_ref().is_none_or(|keys| keys.source != update) {
                     self.keys = Some(Keys::compile(update, realm));
                     for credential in self.credentials.values_mut() {
                         credential.key = OnceLock::new();
                     }
                 }
             }
-            // Relays are not used with tokens that were minted from credentials, and have no
-            // terminals.
+            // Relays have no terminals.
             Item::WebttyServer(_) | Item::WebttyServerGone { .. } => {}
-            // Relays do not receive certificates of domains.
+            // Relays verify no tokens of the platform, and have no domains.
             Item::Keys(_) | Item::Ended(_) | Item::DomainCertificate(_) | Item::Unknown => {}
         }
     }
@@ -303,6 +314,7 @@ impl DirectoryState {
 }
 
 impl Keys {
+    /// Derives the keys. Keys that cannot be used are omitted and logged.
     fn compile(relay_keys: RelayKeys, realm: &str) -> Self {
         let decode = |text: &str| STANDARD.decode(text).ok().map(Secret::new);
         let secret = decode(&relay_keys.secret).filter(|secret| !secret.expose().is_empty());
@@ -313,7 +325,7 @@ impl Keys {
         }
         let is_ours = relay_keys.realm == realm;
         Self {
-            turn: relay_keys,
+            source: relay_keys,
             api: api.filter(|_| is_ours).map(Arc::new),
             relay: relay.filter(|_| is_ours),
         }
@@ -321,8 +333,8 @@ impl Keys {
 }
 
 impl Credential {
-    /// `None` if the credential cannot be used for TURN: it has no token of its own, or it is a
-    /// certificate.
+    /// Returns `None` if no TURN password can be derived from the credential: it is a certificate,
+    /// an authority, of an unknown kind, or a token without a public id.
     fn compile(update: api::link::Credential) -> Option<Self> {
         let proof = match update.proof {
             CredentialProof::Pat {

@@ -35,7 +35,7 @@ pub struct Account {
     /// Usage of the project.
     pub meter: Arc<Meter>,
     /// Expiry of the underlying credential in Unix seconds, if known.
-    pub until: Option<i64>,
+    pub expires_at: Option<i64>,
 }
 
 /// Usage of a project since the last report.

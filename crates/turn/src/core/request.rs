@@ -205,7 +205,10 @@ impl<S, P> Core<S, P> {
             .and_then(|username| {
                 let account = self.shared.authority.admit(&username, now.unix);
                 let account = account.map_err(|super::NotAllowedError| StunError::Code(403))?;
-                let until = account.until.unwrap_or(i64::MAX).min(username.expires_at);
+                let until = account
+                    .expires_at
+                    .unwrap_or(i64::MAX)
+                    .min(username.expires_at);
                 let left = u64::try_from(until.saturating_sub(now.unix)).unwrap_or(0);
                 Ok((account, Millis::from_seconds(left)))
             });
@@ -237,7 +240,7 @@ impl<S, P> Core<S, P> {
                     Millis::from_seconds(u64::try_from(left).unwrap_or(0))
                 };
                 let left = until(username.expires_at).max(left_by_age);
-                let left = account.until.map_or(left, |end| left.min(until(end)));
+                let left = account.expires_at.map_or(left, |end| left.min(until(end)));
                 let remaining = Some(left).filter(|left| *left > Millis::default());
                 remaining.ok_or(StunError::Challenge(401))
             });

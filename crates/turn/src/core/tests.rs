@@ -59,7 +59,7 @@ impl Authority for TestAuthority {
             project: username.project_endpoint.into(),
             holder: username.subject.into(),
             meter: Arc::clone(&self.meter),
-            until: None,
+            expires_at: None,
         })
     }
 }

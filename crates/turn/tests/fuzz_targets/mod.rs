@@ -176,7 +176,7 @@ impl Authority for AllowAll {
             project: "prj".into(),
             holder: "usr".into(),
             meter: Arc::default(),
-            until: None,
+            expires_at: None,
         })
     }
 }
