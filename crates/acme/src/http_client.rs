@@ -47,7 +47,7 @@ impl AuthorityClient {
             // All settings come from the configuration, none from the environment.
             .no_proxy();
         if let Some(path) = ca_file {
-            builder = builder.tls_certs_only(authorities(path)?);
+            builder = builder.tls_certs_only(read_authorities(path)?);
         }
         Ok(Self {
             client: builder.build().map_err(OrderError::internal)?,
@@ -77,8 +77,10 @@ impl HttpClient for AuthorityClient {
 impl AuthorityClient {
     async fn send(&self, request: Request<BodyWrapper<Bytes>>) -> Result<BytesResponse, Error> {
         let (parts, body) = request.into_parts();
-        let body = body.collect().await.map_err(other)?.to_bytes();
-        let url = Url::parse(&parts.uri.to_string()).map_err(other)?;
+        let body = body.collect().await.map_err(other_error)?.to_bytes();
+        let url = Url::parse(&parts.uri.to_string()).map_err(other_error)?;
+        // GET reads the directory or a suggested time of renewal. Orders use POST (RFC 8555 section
+        // 6.3).
         let is_get = parts.method == Method::GET;
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
@@ -89,34 +91,34 @@ impl AuthorityClient {
         parts.status = response.status();
         parts.headers = std::mem::take(response.headers_mut());
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(other)? {
+        while let Some(chunk) = response.chunk().await.map_err(other_error)? {
             if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
                 return Err(Error::Str("the response is too long"));
             }
             body.extend_from_slice(&chunk);
         }
         let now = (self.now)();
-        self.note_delay(is_get, parts.status, &parts.headers, now);
+        self.store_delay(is_get, parts.status, &parts.headers, now);
         bound_delay(&mut parts.headers, is_get, now);
         let is_failure = parts.status.is_client_error() || parts.status.is_server_error();
         if is_failure && serde_json::from_slice::<instant_acme::Problem>(&body).is_err() {
             let text = format!("the response is {}", parts.status);
             let is_gone = [StatusCode::NOT_FOUND, StatusCode::GONE].contains(&parts.status);
             if is_get || !is_gone {
-                // A gateway in front of the authority has no problem document.
+                // A gateway in front of the authority sends no problem document.
                 return Err(Error::Other(text.into()));
             }
-            // Some authorities have none for an order that they have dropped.
+            // Some authorities send no problem document for an order that they have deleted.
             body = json!({ "detail": text }).to_string().into_bytes();
         }
         let body = Box::new(Bytes::from(body));
         Ok(BytesResponse { parts, body })
     }
 
-    /// Keeps the delay of a refusal, and of an order that takes longer than the library polls. It
-    /// respects shorter ones itself.
-    fn note_delay(&self, is_get: bool, status: StatusCode, headers: &HeaderMap, now: i64) {
-        let refused = [
+    /// Stores the delay that the authority requests with a refusal, or with an order that takes
+    /// longer than the library polls. The library itself waits for the shorter delays of an order.
+    fn store_delay(&self, is_get: bool, status: StatusCode, headers: &HeaderMap, now: i64) {
+        let refusals = [
             StatusCode::TOO_MANY_REQUESTS,
             StatusCode::SERVICE_UNAVAILABLE,
         ];
@@ -128,15 +130,16 @@ impl AuthorityClient {
         };
         let seconds = u64::try_from(at.saturating_sub(now)).unwrap_or_default();
         let is_long = !is_get && Duration::from_secs(seconds) > LONGEST_POLL;
-        if is_long || refused.contains(&status) {
+        if is_long || refusals.contains(&status) {
             *self.retry_at.lock() = Some(at);
         }
     }
 }
 
-/// Replaces the requested delay by one that the library can use. It adds the delay to the time, which
-/// panics for the greatest numbers. It also requires one of a suggested time of renewal, although the
-/// authority may omit it (RFC 9773 section 4.3).
+/// Replaces the requested delay by one that the library can use. The library adds the delay to the
+/// current time, and this addition panics for the greatest numbers. With a suggested time of
+/// renewal, the library requires a delay, although the authority may omit it (RFC 9773 section
+/// 4.3).
 fn bound_delay(headers: &mut HeaderMap, is_get: bool, now: i64) {
     let value = headers.remove(RETRY_AFTER);
     let value = value.as_ref().and_then(|value| value.to_str().ok());
@@ -157,7 +160,7 @@ fn retry_at(value: &str, now: i64) -> Option<i64> {
     Some(time.as_second())
 }
 
-fn other(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+fn other_error(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Other(Box::new(error))
 }
 
@@ -173,7 +176,7 @@ fn describe(error: reqwest::Error) -> String {
     text
 }
 
-fn authorities(path: &Path) -> Result<Vec<Certificate>, OrderError> {
+fn read_authorities(path: &Path) -> Result<Vec<Certificate>, OrderError> {
     let failed = |problem: String| OrderError::File {
         path: path.to_owned(),
         problem,
@@ -186,14 +189,15 @@ fn authorities(path: &Path) -> Result<Vec<Certificate>, OrderError> {
         .ok_or_else(|| failed("contains no certificates in PEM".to_owned()))
 }
 
-/// Public authorities validate and sign within seconds. An order that takes longer is continued by
-/// the next attempt.
+/// Time for which an attempt polls an order. Public authorities validate and sign within seconds;
+/// the next attempt continues an order that takes longer.
 pub(crate) const LONGEST_POLL: Duration = Duration::from_mins(2);
 
-/// A day, in seconds. No delay of the library is longer.
+/// The longest delay that the library receives: a day, in seconds.
 const MAX_DELAY: i64 = 24 * 3600;
 
-/// Delay until the next question for a time of renewal, in seconds (RFC 9773 section 4.3.3).
+/// Delay until the next request for a suggested time of renewal, in seconds, if the authority
+/// requests none (RFC 9773 section 4.3.3).
 const USUAL_DELAY: i64 = 6 * 3600;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -251,7 +255,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, HeaderValue::from_static(value));
-            client.note_delay(is_get, status, &headers, 1_800_000_000);
+            client.store_delay(is_get, status, &headers, 1_800_000_000);
             let delay = client.take_retry_after();
             let expected = expected.map(Duration::from_secs);
             assert_eq!(delay, expected, "{is_get} {status} {value}");
