@@ -22,13 +22,13 @@ pub struct Operation {
     pub(super) body: Option<(&'static str, bool)>,
     /// The response on success.
     pub(super) answer: SuccessResponse,
-    /// Error statuses in addition to those that follow from access and path.
+    /// Error statuses in addition to those that follow from `access` and `path`.
     pub(super) refusals: &'static [u16],
 }
 
 impl Operation {
-    /// An operation without query parameters and body. Set the other fields with struct update
-    /// syntax.
+    /// An operation without query parameters and without a body. Set further fields with struct
+    /// update syntax.
     pub(super) const fn new(
         id: &'static str,
         method: Method,
@@ -72,16 +72,16 @@ pub enum Access {
     /// Any valid credential.
     Authenticated,
     /// A grant that another operation issued, sent in the first message of the stream. A credential
-    /// is checked if there is one.
+    /// is not required, but checked if the request has one.
     Granted,
-    /// A permission; the rules are the ones of the permission that the operation uses.
+    /// A permission, and those of its rules that apply to the operation.
     Permitted(Permission, &'static [Rule]),
 }
 
 /// A query parameter. All are optional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parameter {
-    /// `params` with the JSON value of this schema.
+    /// The parameter `params`, a JSON value of this component schema.
     Params(&'static str),
     /// A watch token.
     WatchToken,
@@ -153,12 +153,13 @@ impl SuccessResponse {
 /// Body of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
+    /// No body.
     Empty,
     /// A JSON object of a component schema.
     Object(&'static str),
     /// A JSON list of objects of a component schema.
     List(&'static str),
-    /// An object without a schema, of a media type.
+    /// An object of this media type, without a schema.
     AnyObject(&'static str),
     /// Text of one of the media types.
     Text(&'static [&'static str]),
