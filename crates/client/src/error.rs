@@ -34,7 +34,7 @@ impl Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalKind {
-    /// The token is not accepted, or does not allow this (permission, boundary).
+    /// The token is not accepted, or its permissions or its boundary do not allow the request.
     Unauthorized,
     /// The request contradicts itself or the protocol, or uses something that this engine does not
     /// support.
@@ -112,17 +112,17 @@ pub enum ConnectError {
     /// an upgrade.
     #[error("the engine broke the protocol: {0}")]
     Protocol(String),
-    /// [`Agent::connect`](crate::Agent::connect) had no channel within
+    /// [`Agent::connect`](crate::Agent::connect) opened no channel within
     /// [`connect_timeout`](crate::Config::connect_timeout).
     #[error("no channel to the engine within {limit:?}")]
     #[non_exhaustive]
     ConnectTimeout {
-        /// The option.
+        /// The value of the option.
         limit: Duration,
         /// Error of the last finished attempt, if any.
         source: Option<Box<ConnectError>>,
     },
-    /// [`Agent::connect`](crate::Agent::connect) had no channel after
+    /// [`Agent::connect`](crate::Agent::connect) opened no channel after
     /// [`connect_attempts`](crate::Config::connect_attempts).
     #[error("no channel to the engine after {attempts} attempts")]
     #[non_exhaustive]
@@ -135,7 +135,7 @@ pub enum ConnectError {
     /// The configured trust cannot be used.
     #[error(transparent)]
     Trust(Arc<TrustError>),
-    /// The address cannot be the subject of a certificate.
+    /// The host of the engine's address cannot be a name in a certificate.
     #[error("the engine's address is {0}")]
     Address(#[from] ParseHostPortError),
     /// The agent was closed.
@@ -162,8 +162,8 @@ impl ConnectError {
         Self::NotAnEngine { source }
     }
 
-    /// Creates an error for a failed TLS handshake: lasting if the certificate or the protocol is
-    /// the reason.
+    /// Creates an error for a failed TLS handshake. It is lasting ([`Self::is_lasting`]) if the
+    /// certificate or the protocol is the reason.
     pub(crate) fn handshake(source: io::Error) -> Self {
         let inner = source.get_ref();
         match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
@@ -213,6 +213,9 @@ impl ConnectError {
     /// True if the configuration is more likely at fault than the network: a refused token, an
     /// unknown authority, another host, a proxy that requires a login. These errors end
     /// [`Agent::connect`](crate::Agent::connect).
+    ///
+    /// Some of them are also transient ([`Self::is_transient`]): an agent that was started without
+    /// `connect` retries these.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::Certificate { .. } | Self::NotAnEngine { .. } => true,
@@ -272,14 +275,14 @@ pub enum CertificateFault {
 
 impl CertificateFault {
     fn of(error: &rustls::CertificateError) -> Self {
-        use rustls::CertificateError as Of;
+        use rustls::CertificateError as TlsFault;
         match error {
-            // Issued by another authority of the same name.
-            Of::UnknownIssuer | Of::BadSignature => Self::UnknownIssuer,
-            Of::NotValidForName | Of::NotValidForNameContext { .. } => Self::WrongHost,
-            Of::Expired | Of::ExpiredContext { .. } => Self::Expired,
-            Of::NotValidYet | Of::NotValidYetContext { .. } => Self::NotValidYet,
-            Of::Revoked => Self::Revoked,
+            // The signature is bad if another authority of the same name issued the certificate.
+            TlsFault::UnknownIssuer | TlsFault::BadSignature => Self::UnknownIssuer,
+            TlsFault::NotValidForName | TlsFault::NotValidForNameContext { .. } => Self::WrongHost,
+            TlsFault::Expired | TlsFault::ExpiredContext { .. } => Self::Expired,
+            TlsFault::NotValidYet | TlsFault::NotValidYetContext { .. } => Self::NotValidYet,
+            TlsFault::Revoked => Self::Revoked,
             _ => Self::Other,
         }
     }
