@@ -1,4 +1,5 @@
-//! Long-lived credentials (CP-16): issue, read, rotate, revoke.
+//! Long-lived credentials (CP-16): they are issued, read, rotated and revoked. Short-lived tokens,
+//! which are minted with them, are in [`tokens`].
 
 mod changeable;
 pub mod delegation;
@@ -22,7 +23,7 @@ pub(crate) use self::issue::{issue_admin_pat, require_credential_quota};
 use crate::app::App;
 use crate::http_api::route::OperationRouter as _;
 
-/// Credentials of the caller.
+/// The routes for the credentials of the caller's user.
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .serve(LIST, list::list)
