@@ -1,9 +1,9 @@
 //! Link passwords that visitors present with HTTP Basic authentication (RFC 7617).
 //!
-//! A decision needs the result of a check before it is made, because the check takes tens of
-//! milliseconds and runs off the workers. [`decide`](fn@super::decide) therefore asks for it
-//! ([`Outcome::VerifyPassword`](super::Outcome::VerifyPassword)), and the request is decided again
-//! with the result.
+//! A check takes tens of milliseconds and runs off the workers, so a decision cannot wait for it.
+//! [`decide`](fn@super::decide) therefore requires the check
+//! ([`Outcome::VerifyPassword`](super::Outcome::VerifyPassword)), and after the check the request
+//! is decided again with the result.
 
 #[cfg(test)]
 mod tests;
@@ -35,10 +35,11 @@ use crate::random::random_bytes;
 /// The state of the link password in a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PasswordProof {
-    /// No Basic credentials, or a tunnel without link passwords: then they are application data.
+    /// No Basic credentials, or a tunnel without link passwords, at which Basic credentials are
+    /// application data.
     #[default]
     Absent,
-    /// Basic credentials that are not well formed, or beside another `Authorization`.
+    /// Basic credentials that are not well formed, or next to another `Authorization`.
     Malformed,
     /// The password has to be checked.
     Unchecked,
@@ -91,8 +92,8 @@ pub struct PasswordVerdict {
 /// Checks link passwords, a few at a time, and keeps the results.
 ///
 /// A request with a known result takes no lock. The key of a result is a keyed hash of the tunnel's
-/// hashes and the presented credentials, so a result never changes, and a changed password has
-/// none.
+/// hashes and the presented credentials. A stored result therefore stays correct, and there is none
+/// for a changed password.
 ///
 /// Tunnels have separate limits of checks and of wrong passwords, so that the visitors of one
 /// tunnel cannot lock out those of another. Tunnels with the same names and hashes share them.
@@ -118,24 +119,27 @@ struct TunnelQueue {
 /// The results of checks, and the wrong passwords of each source.
 #[derive(Debug)]
 struct Results {
-    /// Right passwords. The key has the name of the entry, so a password for every name is in it
-    /// once.
+    /// Right passwords. The key contains the name of the entry instead of the name that was sent,
+    /// so a password that is valid for every name is stored once.
     right: Cache<()>,
-    /// Wrong passwords, with the name that was sent. They are separate, so that guesses evict no
-    /// right password.
+    /// Wrong passwords. The key contains the name that was sent. They are separate, so that guesses
+    /// evict no right password.
     wrong: Cache<()>,
+    /// Attempts that each source has left.
     guesses: Buckets<Guesser>,
 }
 
-/// The keys of both results of a check.
+/// The keys under which the results of a check are stored.
 #[derive(Clone, Copy)]
 struct ResultKeys {
+    /// The key of a right password, with the name of the entry.
     right: Digest,
-    /// If every name shared one key, the time of a response would show which names have an entry.
+    /// The key of a wrong password, with the name that was sent. If the key had the name of the
+    /// entry, the time of a response would show which names have an entry.
     wrong: Digest,
 }
 
-/// A source of passwords, and the fingerprint of the tunnel's link passwords.
+/// A source that sends passwords, and the fingerprint of the link passwords of the tunnel.
 type Guesser = (IpAddr, Digest);
 
 impl BasicAuth {
@@ -209,13 +213,14 @@ impl PasswordChecks {
             BasicAuth::Malformed => return (PasswordProof::Malformed, None),
             BasicAuth::Presented(presented) => presented,
         };
-        // Such a tunnel cannot be opened. No password is right there.
+        // A tunnel that requires a link password but has none cannot be opened. If there were one,
+        // every password would be wrong.
         let Some(passwords) = policy.link_passwords() else {
             return (PasswordProof::Wrong, None);
         };
         let keys = self.keys_of(passwords, &presented);
         if let Some(verdict) = verdict {
-            // After the check, the name may belong to a tunnel with other passwords.
+            // During the check, the host name may have moved to a tunnel with other passwords.
             let is_same = verdict.key == keys.wrong;
             let proof = is_same.then_some(verdict.proof);
             return (proof.unwrap_or(PasswordProof::Busy), None);
@@ -243,20 +248,22 @@ impl PasswordChecks {
     async fn check(&self, check: PasswordCheck) -> PasswordProof {
         let fingerprint = *check.passwords.fingerprint();
         let guesser = (check.source, fingerprint);
-        // Before it waits, so that a source without attempts takes no slot from others.
+        // This precedes the wait for a slot, so that a source without attempts takes no slot from
+        // others.
         let quota = self.results.guesses.peek(&guesser, Instant::now());
         if quota.wait_seconds > 0 {
             let retry_after = quota.wait_seconds;
             return PasswordProof::Limited { retry_after };
         }
-        let Some(slots) = self.slots(&fingerprint).await else {
+        let Some(slots) = self.acquire_slots(&fingerprint).await else {
             return PasswordProof::Busy;
         };
         // Another request with the same credentials may have been checked in the meantime.
         if let Some(known) = self.results.get(&check.keys) {
             return known;
         }
-        // Taken before and refunded after, so that concurrent requests cannot exceed the rate.
+        // Each check takes an attempt at its start, and a right password refunds it, so that
+        // concurrent requests cannot exceed the rate.
         if let Err(empty) = self.results.guesses.take(guesser, Instant::now()) {
             let retry_after = empty.wait_seconds.max(1);
             return PasswordProof::Limited { retry_after };
@@ -272,11 +279,12 @@ impl PasswordChecks {
     }
 
     /// Waits until a check may run. `None` if too many checks wait, or if it takes too long.
-    async fn slots(&self, fingerprint: &Digest) -> Option<[OwnedSemaphorePermit; 4]> {
+    async fn acquire_slots(&self, fingerprint: &Digest) -> Option<[OwnedSemaphorePermit; 4]> {
         let waiting = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
-        let (waiting_at_tunnel, tunnel) = self.join(fingerprint)?;
+        let (waiting_at_tunnel, tunnel) = self.enter_queue(fingerprint)?;
         let slots = async {
-            // The tunnel's first: its other checks are not in the queue of the engine.
+            // The slot of the tunnel comes first, so that the other checks of the tunnel wait for
+            // it and not in the queue of the engine.
             let at_tunnel = tunnel.acquire_owned().await.ok()?;
             let at_engine = Arc::clone(&self.running).acquire_owned().await.ok()?;
             Some([waiting, waiting_at_tunnel, at_tunnel, at_engine])
@@ -284,11 +292,12 @@ impl PasswordChecks {
         timeout(MAX_WAIT, slots).await.ok()?
     }
 
-    /// Takes a slot in the queue of a tunnel, and returns the semaphore of the check that runs.
-    /// The queue exists until the slot is released.
-    fn join(&self, fingerprint: &Digest) -> Option<(OwnedSemaphorePermit, Arc<Semaphore>)> {
+    /// Takes a slot in the queue of a tunnel. Returns it with the semaphore of the one check that
+    /// may run. The queue exists until the slot is released.
+    fn enter_queue(&self, fingerprint: &Digest) -> Option<(OwnedSemaphorePermit, Arc<Semaphore>)> {
         let mut tunnels = self.tunnels.lock();
-        // Each slot has a reference.
+        // Each slot that is taken has a reference to the semaphore. A queue without slots is
+        // removed.
         tunnels.retain(|_, queue| Arc::strong_count(&queue.waiting) > 1);
         let queue = tunnels.entry(*fingerprint).or_default();
         let slot = Arc::clone(&queue.waiting).try_acquire_owned().ok()?;

@@ -254,7 +254,7 @@ async fn the_queue_of_one_tunnel_does_not_affect_another() {
     let (full, other) = (policy("correct horse"), policy("another password"));
     let (_, fingerprint) = guesser(&full);
     let mut slots = Vec::new();
-    while let Some(slot) = checks.join(&fingerprint) {
+    while let Some(slot) = checks.enter_queue(&fingerprint) {
         slots.push(slot);
     }
     assert_eq!(slots.len(), MAX_WAITING_AT_TUNNEL);
@@ -277,7 +277,7 @@ async fn the_queue_of_one_tunnel_does_not_affect_another() {
 async fn a_check_waits_for_its_tunnel_and_for_a_limited_time() {
     let checks = PasswordChecks::new(1);
     let (slow, other) = (policy("correct horse"), policy("another password"));
-    let (_place, running) = checks.join(&guesser(&slow).1).unwrap();
+    let (_place, running) = checks.enter_queue(&guesser(&slow).1).unwrap();
     let _check = running.try_acquire().unwrap();
     let before = Instant::now();
     assert_eq!(
