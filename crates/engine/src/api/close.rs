@@ -15,16 +15,17 @@ use super::caller::{Caller, CloseTunnels};
 use crate::access::check_close_boundary;
 use crate::live::{LiveTunnel, LoadMetric};
 
-/// Closes tunnels for callers of the API: a tunnel has more than its entry in the live state, such
-/// as a port, and an agent that is notified.
+/// Closes tunnels for callers of the API. The API has only the live state; the implementation also
+/// releases the port of a tunnel and notifies its agent.
 pub trait TunnelCloser<A>: std::fmt::Debug + Send + Sync {
-    /// Closes a tunnel for the bearer of a token. Returns false if it is not online any more.
+    /// Closes a tunnel for the caller with this token. Returns false if the tunnel is not online
+    /// any more.
     fn close(&self, tunnel: &LiveTunnel<A>, caller: &VerifiedToken) -> bool;
 }
 
-/// Closes a tunnel, whichever agent has opened it. A tunnel that the token does not show is reported
-/// as not found.
-pub(super) async fn tunnel<A: LoadMetric>(
+/// Closes a tunnel of any agent in the project. The response for a tunnel that the token must not
+/// see is the same as for a missing one.
+pub(super) async fn close_tunnel<A: LoadMetric>(
     caller: Caller<CloseTunnels>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,

@@ -77,7 +77,7 @@ pub fn router<A: LoadMetric>(api: Arc<Api<A>>) -> Router {
         .route(paths::TUNNELS, get(lists::tunnels::<A>))
         .route(
             paths::TUNNEL,
-            get(lists::tunnel::<A>).delete(close::tunnel::<A>),
+            get(lists::tunnel::<A>).delete(close::close_tunnel::<A>),
         )
         .route(paths::AUTH, get(auth::<A>))
         .route(paths::SSE, sse::route())
