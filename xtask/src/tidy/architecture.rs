@@ -34,7 +34,7 @@ fn check_tables(text: &str, files: &BTreeMap<String, String>) -> Vec<String> {
     for line in text.lines() {
         if let Some((_, folder)) = line.split_once("below `") {
             base = folder.split_once('`').map(|(folder, _)| folder);
-        } else if line.starts_with('#') && line != "## Where to find it" {
+        } else if line.starts_with('#') && line != "## Index of the source" {
             base = None;
         }
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
