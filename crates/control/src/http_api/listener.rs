@@ -4,6 +4,7 @@
 mod activity;
 mod connections;
 mod proxied;
+mod unread_body;
 mod write_limit;
 
 use std::convert::Infallible;
@@ -70,7 +71,9 @@ pub(crate) async fn serve(
     (shutdown, notice): (Shutdown, Duration),
 ) {
     let drain = shutdown.drain().clone();
-    let router = router.layer(middleware::from_fn_with_state(drain, close_when_draining));
+    let router = router
+        .layer(middleware::from_fn(unread_body::read_rest))
+        .layer(middleware::from_fn_with_state(drain, close_when_draining));
     let mut admission_ends = pin!(admission_ends(&shutdown, notice));
     let goodbye = CancellationToken::new();
     let mut tasks = JoinSet::new();

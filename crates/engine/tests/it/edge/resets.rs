@@ -6,7 +6,7 @@ use client::Properties;
 use client::properties::HttpVersion;
 use http::{Request, Response};
 use testing::{H2Visitor, ScriptedUpstream, Step, Stream, TestEngine, Upstream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio_rustls::TlsAcceptor;
 
 use super::idle::{end_of_stream, observed};
@@ -210,7 +210,20 @@ async fn end_requests(session: Box<dyn Stream>, end: Http2End) {
     }
 }
 
-/// The visitor, the access log and the owner of the service see the same.
+/// The stream of the agent ends, with a failure if the service has reset its connection. After an
+/// orderly close, frames that the engine sends meanwhile can look like a request that came too late.
+async fn assert_owner_is_told(
+    streams: &mut mpsc::UnboundedReceiver<client::Connection>,
+    end: Http2End,
+) {
+    let error = end_of_stream(streams).await;
+    if matches!(end, Http2End::ConnectionReset) {
+        assert!(error.is_some(), "{end:?}");
+    }
+}
+
+/// The visitor and the access log see the same, and so does the owner of a service that resets its
+/// connection.
 #[tokio::test]
 async fn a_request_that_an_http_2_service_ends_is_reported_as_failed() {
     let directory = tempfile::tempdir().unwrap();
@@ -236,8 +249,7 @@ async fn a_request_that_an_http_2_service_ends_is_reported_as_failed() {
             let over_http1 = http1.answer().await;
             let is_unreachable = is_unreachable_problem(over_http1.status, &over_http1.json());
             assert!(is_unreachable, "TLS: {is_tls}, {end:?}: {over_http1:?}");
-            let error = end_of_stream(&mut streams).await;
-            assert!(error.is_some(), "TLS: {is_tls}, {end:?}");
+            assert_owner_is_told(&mut streams, end).await;
             let request = Request::post(format!("https://{host}/"))
                 .body(H2Visitor::full(""))
                 .unwrap();
@@ -245,8 +257,7 @@ async fn a_request_that_an_http_2_service_ends_is_reported_as_failed() {
             let over_http2 = H2Visitor::collect(answer.unwrap()).await;
             let is_unreachable = is_unreachable_problem(over_http2.status, &over_http2.json());
             assert!(is_unreachable, "TLS: {is_tls}, {end:?}: {over_http2:?}");
-            let error = end_of_stream(&mut streams).await;
-            assert!(error.is_some(), "TLS: {is_tls}, {end:?}");
+            assert_owner_is_told(&mut streams, end).await;
         }
     }
     engine.stop().await;

@@ -29,7 +29,7 @@ async fn mistakes_are_found_before_the_start() {
         ),
         (
             vec!["--public", "https://engine.example.com", "--email", EMAIL],
-            "no host name",
+            "is not a host name",
         ),
         (vec!["--public", HOST, "--email", "ada"], "no mail address"),
         (vec!["--public", HOST, "--email", EMAIL], "--agree-terms"),

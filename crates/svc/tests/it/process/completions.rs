@@ -143,7 +143,7 @@ async fn each_command_has_a_manual_page() {
 /// The dashboard shows the option that changes a setting of a tunnel. Each is one of `svc forward`.
 #[tokio::test]
 async fn the_options_that_the_dashboard_shows_exist() {
-    let help = Home::new().run(&["forward", "--help"]).await.stdout;
+    let help = Home::new().run(&["help", "forward"]).await.stdout;
     let mut options: Vec<_> = help.split([' ', ',', '=', '[', '<', '\n']).collect();
     options.retain(|word| word.starts_with("--"));
     let format = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/src/format");
