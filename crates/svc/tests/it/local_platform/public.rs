@@ -31,7 +31,10 @@ async fn mistakes_are_found_before_the_start() {
             vec!["--public", "https://engine.example.com", "--email", EMAIL],
             "is not a host name",
         ),
-        (vec!["--public", HOST, "--email", "ada"], "no mail address"),
+        (
+            vec!["--public", HOST, "--email", "ada"],
+            "is not an email address",
+        ),
         (vec!["--public", HOST, "--email", EMAIL], "--agree-terms"),
         (
             vec![
