@@ -20,8 +20,10 @@ export function millis(value: number | undefined): string {
   return span(value);
 }
 
+const NUMBER = new Intl.NumberFormat("en");
+
 export function count(value: number): string {
-  return value.toLocaleString("en");
+  return NUMBER.format(value);
 }
 
 /** A rate with at most three digits. */
@@ -88,8 +90,25 @@ function midnight(day: string, later: number): number | undefined {
   return new Date(Number(parts[1]), Number(parts[2]) - 1, Number(parts[3]) + later).getTime();
 }
 
+// Made once: `toLocaleString` takes a quarter of a millisecond to make one, for each time of a list.
+const LOCAL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const LOCAL_DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const LOCAL_MINUTES = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+const LOCAL_SECONDS = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hour12: false });
+
+/** A time in the reader's zone. */
+export const localTime = (date: Date): string => LOCAL.format(date);
+
+/** A day of this year in the reader's zone. */
+export const localDay = (date: Date): string => LOCAL_DAY.format(date);
+
+/** Hours and minutes in the reader's zone. */
+export const localMinutes = (date: Date): string => LOCAL_MINUTES.format(date);
+
+/** Hours, minutes and seconds in the reader's zone. */
+export const localSeconds = (date: Date): string => LOCAL_SECONDS.format(date);
+
 /** A time in the reader's zone and in UTC, for display on hover. */
 export function bothZones(date: Date): string {
-  const local = date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  return `${local} · ${date.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC")}`;
+  return `${localTime(date)} · ${date.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC")}`;
 }

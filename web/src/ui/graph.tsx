@@ -2,6 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
+import { localDay, localMinutes } from "../format/text";
 
 export interface Line {
   readonly name: string;
@@ -67,8 +68,6 @@ function times(seconds: readonly number[]): string[] {
   const isLong = (seconds.at(-1) ?? 0) - (seconds[0] ?? 0) > 86_400;
   return seconds.map((at) => {
     const date = new Date(at * 1000);
-    return isLong
-      ? date.toLocaleDateString(undefined, { day: "numeric", month: "short" })
-      : date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+    return isLong ? localDay(date) : localMinutes(date);
   });
 }

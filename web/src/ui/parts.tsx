@@ -4,7 +4,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, nextStep } from "../api/problem";
 import type { Resource } from "../api/resource";
-import { bothZones, relative } from "../format/text";
+import { bothZones, localTime, relative } from "../format/text";
 import { useAddress } from "../router/location";
 import { withQuery } from "../router/match";
 import { useNow } from "./clock";
@@ -101,10 +101,9 @@ export function Time({ at, isRelative = true }: { at: string | number | undefine
   if (at === undefined || at === null) return <span class="quiet">–</span>;
   const date = new Date(at);
   if (Number.isNaN(date.getTime())) return <span class="quiet">–</span>;
-  const local = date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
   return (
     <time dateTime={date.toISOString()} title={bothZones(date)}>
-      {isRelative ? relative(date.getTime(), now) : local}
+      {isRelative ? relative(date.getTime(), now) : localTime(date)}
     </time>
   );
 }

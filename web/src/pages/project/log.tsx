@@ -1,7 +1,7 @@
 // The request log: filters, live rows, and one visit with its timing, rule and next step.
 
 import { useMemo, useState } from "preact/hooks";
-import { bothZones, bytes, millis } from "../../format/text";
+import { bothZones, bytes, localSeconds, millis } from "../../format/text";
 import { statusClass, type Visit } from "../../format/visit";
 import { useLog } from "../../live/use-log";
 import { useFilter } from "../../router/location";
@@ -84,7 +84,7 @@ function Row({ visit, style, onOpen }: { visit: Visit; style: { top: string; hei
   return (
     <button type="button" class="vrow columns-log" style={{ ...style }} onClick={onOpen}>
       <time class="number cut" dateTime={time.toISOString()} title={bothZones(time)}>
-        {time.toLocaleTimeString(undefined, { hour12: false })}
+        {localSeconds(time)}
       </time>
       <Pill tone={toneOfVisit(visit)}>{visit.status ?? (visit.outcome === "connected" ? "open" : visit.outcome)}</Pill>
       <span class="cut">{visit.method ?? "stream"}</span>
