@@ -115,7 +115,7 @@ const MAX_TIME: Duration = Duration::from_secs(2);
 mod tests {
     use axum::Router;
     use axum::middleware::from_fn;
-    use axum::routing::post;
+    use axum::response::IntoResponse as _;
     use hyper::server::conn::http1;
     use hyper_util::rt::TokioIo;
     use hyper_util::service::TowerToHyperService;
@@ -123,12 +123,17 @@ mod tests {
 
     use super::*;
 
+    /// Reads its request's body, or refuses it unread.
+    async fn respond(request: Request) -> Response {
+        if request.uri().path() == "/read" {
+            return Response::new(request.into_body());
+        }
+        StatusCode::UNAUTHORIZED.into_response()
+    }
+
     fn client() -> DuplexStream {
         let (client, server) = duplex(256 * 1024);
-        let router = Router::new()
-            .route("/refuse", post(async || StatusCode::UNAUTHORIZED))
-            .route("/read", post(async |body: String| body))
-            .layer(from_fn(read_rest));
+        let router = Router::new().fallback(respond).layer(from_fn(read_rest));
         let service = TowerToHyperService::new(router);
         tokio::spawn(async move {
             let connection = http1::Builder::new().serve_connection(TokioIo::new(server), service);
