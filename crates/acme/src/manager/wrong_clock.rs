@@ -58,6 +58,15 @@ fn key(state_dir: &Path, name: &str) -> String {
     file["key"].as_str().unwrap().to_owned()
 }
 
+/// A manager, and its clock in seconds since 1970.
+fn manager_at(seconds: i64, settings: Settings) -> (Manager, Arc<AtomicI64>) {
+    let time = Arc::new(AtomicI64::new(seconds));
+    let clock = Arc::clone(&time);
+    let clock: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    (Manager::open(settings, provider, clock).unwrap(), time)
+}
+
 #[tokio::test]
 async fn an_order_continues_when_the_clock_is_corrected() {
     let directory = tempfile::tempdir().unwrap();
@@ -69,11 +78,7 @@ async fn an_order_continues_when_the_clock_is_corrected() {
         ..settings(&state_dir)
     };
     // 2001-09-09, when no certificate of the authority was valid.
-    let time = Arc::new(AtomicI64::new(1_000_000_000));
-    let clock = Arc::clone(&time);
-    let clock: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut manager = Manager::open(settings, provider, clock).unwrap();
+    let (mut manager, time) = manager_at(1_000_000_000, settings);
 
     let error = manager.step(0).await.err().unwrap();
     assert!(
@@ -98,11 +103,7 @@ async fn an_order_continues_when_the_clock_is_corrected() {
 async fn a_certificate_that_expired_only_by_a_clock_ahead_stays_in_use() {
     let directory = tempfile::tempdir().unwrap();
     store_certificate(directory.path());
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let time = Arc::new(AtomicI64::new(IN_2032));
-    let clock = Arc::clone(&time);
-    let clock: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
-    let mut manager = Manager::open(settings(directory.path()), provider, clock).unwrap();
+    let (mut manager, time) = manager_at(IN_2032, settings(directory.path()));
     let certificate = manager.certificate();
     let served = certificate.current().unwrap();
     // Nothing listens at the address of the authority.
@@ -124,11 +125,7 @@ async fn a_certificate_that_expired_only_by_a_clock_ahead_stays_in_use() {
 async fn a_certificate_that_did_not_expire_is_renewed_when_it_is_time() {
     let directory = tempfile::tempdir().unwrap();
     store_certificate(directory.path());
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let time = Arc::new(AtomicI64::new(IN_2032));
-    let clock = Arc::clone(&time);
-    let clock: WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
-    let mut manager = Manager::open(settings(directory.path()), provider, clock).unwrap();
+    let (mut manager, time) = manager_at(IN_2032, settings(directory.path()));
     // 2030-12-15
     time.store(1_923_523_200, Ordering::Relaxed);
     assert!(manager.step(0).await.is_err(), "an order is due");
