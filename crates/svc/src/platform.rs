@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use api::control::{Method, Operation};
+use api::control::Operation;
 use bytes::Bytes;
 use client::{Proxies, Token, backoff::Backoff};
 use reqwest::{Certificate, Client, Response, redirect};
@@ -198,18 +198,10 @@ impl Call<'_> {
     async fn attempt(&self) -> Result<Vec<u8>, PlatformError> {
         let platform = self.platform;
         let unreachable = |source| platform.unreachable(source);
-        let method = match self.operation.method {
-            Method::Get => http::Method::GET,
-            Method::Head => http::Method::HEAD,
-            Method::Post => http::Method::POST,
-            Method::Put => http::Method::PUT,
-            Method::Patch => http::Method::PATCH,
-            Method::Delete => http::Method::DELETE,
-        };
         let url = format!("{}{}", platform.address, self.path);
         let mut request = platform
             .http
-            .request(method, url)
+            .request(self.operation.method.into(), url)
             .bearer_auth(platform.token.expose())
             .query(&self.query);
         if let Some(body) = &self.body {

@@ -130,6 +130,19 @@ pub enum Method {
     Delete,
 }
 
+impl From<Method> for http::Method {
+    fn from(method: Method) -> Self {
+        match method {
+            Method::Get => Self::GET,
+            Method::Head => Self::HEAD,
+            Method::Post => Self::POST,
+            Method::Put => Self::PUT,
+            Method::Patch => Self::PATCH,
+            Method::Delete => Self::DELETE,
+        }
+    }
+}
+
 /// A query parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter {

@@ -1,6 +1,6 @@
 //! From arguments to a request.
 
-use api::control::{Method, Operation};
+use api::control::Operation;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -112,7 +112,7 @@ pub(crate) fn request(
     };
     address.push_str(&query);
     let mut request = Request::builder()
-        .method(method(operation.method))
+        .method(http::Method::from(operation.method))
         .uri(address);
     if body.is_some() {
         request = request.header(CONTENT_TYPE, "application/json");
@@ -173,16 +173,5 @@ fn plain(value: &Value) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
         _ => None,
-    }
-}
-
-fn method(method: Method) -> http::Method {
-    match method {
-        Method::Get => http::Method::GET,
-        Method::Head => http::Method::HEAD,
-        Method::Post => http::Method::POST,
-        Method::Put => http::Method::PUT,
-        Method::Patch => http::Method::PATCH,
-        Method::Delete => http::Method::DELETE,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use api::control::{Access, Method, operations};
+use api::control::{Access, operations};
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -45,19 +45,11 @@ pub(crate) async fn limit_callers(
 
 /// True if the operation of the request requires a caller.
 fn is_guarded(request: &Request) -> bool {
-    static GUARDED: LazyLock<HashMap<(&str, &str), bool>> = LazyLock::new(|| {
+    static GUARDED: LazyLock<HashMap<(http::Method, &str), bool>> = LazyLock::new(|| {
         operations()
             .map(|operation| {
-                let method = match operation.method {
-                    Method::Get => "GET",
-                    Method::Head => "HEAD",
-                    Method::Post => "POST",
-                    Method::Put => "PUT",
-                    Method::Patch => "PATCH",
-                    Method::Delete => "DELETE",
-                };
                 let is_guarded = operation.access != Access::Public;
-                ((method, operation.path), is_guarded)
+                ((operation.method.into(), operation.path), is_guarded)
             })
             .collect()
     });
@@ -65,8 +57,9 @@ fn is_guarded(request: &Request) -> bool {
         return false;
     };
     let known = |method| GUARDED.get(&(method, path.as_str())).copied();
-    let method = request.method().as_str();
+    let method = request.method();
     // A HEAD without an operation of its own is answered as the GET.
-    let found = known(method).or_else(|| known("GET").filter(|_| method == "HEAD"));
+    let as_get = || known(http::Method::GET).filter(|_| method == http::Method::HEAD);
+    let found = known(method.clone()).or_else(as_get);
     found.unwrap_or(false)
 }

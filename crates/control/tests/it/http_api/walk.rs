@@ -57,14 +57,7 @@ const MISSING: &str = "nothing";
 
 /// The operation's HTTP method.
 pub(crate) fn method(operation: &Operation) -> http::Method {
-    match operation.method {
-        Method::Get => http::Method::GET,
-        Method::Head => http::Method::HEAD,
-        Method::Post => http::Method::POST,
-        Method::Put => http::Method::PUT,
-        Method::Patch => http::Method::PATCH,
-        Method::Delete => http::Method::DELETE,
-    }
+    operation.method.into()
 }
 
 /// CP-10: every operation that is not public checks the credential first.

@@ -15,7 +15,7 @@ pub(crate) static DOCUMENT: LazyLock<Document> =
 /// The operation of a request. If two paths match, the one with fewer parameters is used.
 pub(super) fn operation(method: &http::Method, path: &str) -> Option<&'static Operation> {
     operations()
-        .filter(|operation| name(operation.method) == method.as_str())
+        .filter(|operation| http::Method::from(operation.method) == *method)
         .filter(|operation| fits(operation.path, path))
         .min_by_key(|operation| operation.path.matches('{').count())
 }
@@ -59,8 +59,13 @@ pub(super) fn check(operation: &Operation, answer: &Answer) {
 /// Compares a body with its schema.
 #[track_caller]
 fn compare(operation: &Operation, answer: &Answer) {
-    let method = name(operation.method);
-    let compared = DOCUMENT.check(method, operation.path, answer.status, &answer.json());
+    let method = http::Method::from(operation.method);
+    let compared = DOCUMENT.check(
+        method.as_str(),
+        operation.path,
+        answer.status,
+        &answer.json(),
+    );
     if let Err(differences) = compared {
         panic!("{differences}");
     }
@@ -72,15 +77,4 @@ fn fits(template: &str, path: &str) -> bool {
         && template
             .zip(path)
             .all(|(part, given)| part.starts_with('{') || part == given)
-}
-
-fn name(method: Method) -> &'static str {
-    match method {
-        Method::Get => "GET",
-        Method::Head => "HEAD",
-        Method::Post => "POST",
-        Method::Put => "PUT",
-        Method::Patch => "PATCH",
-        Method::Delete => "DELETE",
-    }
 }
