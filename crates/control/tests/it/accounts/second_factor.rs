@@ -136,7 +136,7 @@ async fn a_password_alone_is_not_enough_with_a_second_factor(control: TestContro
     assert_eq!(browser.open("/account").await.status, StatusCode::SEE_OTHER);
 }
 
-/// A user who has another account continues at the same address.
+/// The user signs in with another account, and continues at the same address.
 async fn another_account_keeps_the_address(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;

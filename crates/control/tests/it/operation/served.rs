@@ -111,6 +111,21 @@ async fn health_is_public_and_readiness_ends_with_the_drain() {
     served.running.wait_until_stopped().await;
 }
 
+/// A client of HTTP/1.1 whose body is late learns that its connection ends, and loses no request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_request_whose_body_does_not_arrive_ends_its_connection_with_notice() {
+    let served = serve("", new_directory()).await;
+    let mut stream = served.connect().await;
+    let head = "POST /api/workspaces HTTP/1.1\r\nHost: svc.example\r\nContent-Length: 4\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    let answer = answer.to_lowercase();
+    assert!(answer.contains("connection: close"), "{answer}");
+    served.stop().await;
+}
+
 /// A load balancer can detect the drain. Its later requests are still served, with
 /// `Connection: close`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
