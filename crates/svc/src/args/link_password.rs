@@ -117,15 +117,37 @@ fn hashed(user: &str, password: &str) -> Result<String, String> {
     }
     link_password::check_user(user).map_err(|error| error.to_string())?;
     let key = credentials::digest(&Zeroizing::new(format!("{user}:{password}")));
-    if let Some(known) = HASHED.lock().get(&key) {
-        return Ok(known.clone());
+    HASHES.get_or_compute(key, || {
+        let mut salt = [0; link_password::SALT_BYTES];
+        aws_lc_rs::rand::fill(&mut salt).map_err(|_unspecified| "no randomness".to_owned())?;
+        link_password::hash(&Secret::new(password), &salt).map_err(|error| error.to_string())
+    })
+}
+
+/// Hashes of the passwords that this process has read, by the digest of name and password.
+struct HashCache {
+    hashes: Mutex<HashMap<[u8; 32], String>>,
+}
+
+impl HashCache {
+    /// Returns the hash of a key, and computes it if it is missing. The lock is held meanwhile, so
+    /// that two callers with one key get one hash.
+    fn get_or_compute(
+        &self,
+        key: [u8; 32],
+        compute: impl FnOnce() -> Result<String, String>,
+    ) -> Result<String, String> {
+        let mut hashes = self.hashes.lock();
+        if let Some(known) = hashes.get(&key) {
+            return Ok(known.clone());
+        }
+        if hashes.len() == MAX_HASHES {
+            hashes.clear();
+        }
+        let hash = compute()?;
+        hashes.insert(key, hash.clone());
+        Ok(hash)
     }
-    let mut salt = [0; link_password::SALT_BYTES];
-    aws_lc_rs::rand::fill(&mut salt).map_err(|_unspecified| "no randomness".to_owned())?;
-    let hash =
-        link_password::hash(&Secret::new(password), &salt).map_err(|error| error.to_string())?;
-    HASHED.lock().insert(key, hash.clone());
-    Ok(hash)
 }
 
 /// True if all users of the machine can read the file.
@@ -140,8 +162,13 @@ pub(crate) fn is_public(_metadata: &Metadata) -> bool {
     false
 }
 
-/// Hashes by the digest of name and password.
-static HASHED: LazyLock<Mutex<HashMap<[u8; 32], String>>> = LazyLock::new(Mutex::default);
+static HASHES: LazyLock<HashCache> = LazyLock::new(|| HashCache {
+    hashes: Mutex::default(),
+});
+
+/// Hashes that are kept. The current passwords of 64 tunnels fit; a file that changes often does
+/// not fill the memory.
+const MAX_HASHES: usize = 1024;
 
 /// Start of a hash in a file.
 const ARGON2ID: &str = "$argon2id$";
@@ -195,6 +222,39 @@ mod tests {
         for text in ["ann:one\n", ":for everybody\n", "# a comment\nann:one\n"] {
             let marked = parse(&format!("\u{feff}{text}")).unwrap();
             assert_eq!(marked, parse(text).unwrap(), "{text}");
+        }
+    }
+
+    #[test]
+    fn two_readers_of_one_password_get_one_hash() {
+        let cache = HashCache {
+            hashes: Mutex::default(),
+        };
+        let computing = std::sync::Barrier::new(2);
+        let hashes = std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                cache.get_or_compute([0; 32], || {
+                    computing.wait();
+                    Ok("first".to_owned())
+                })
+            });
+            computing.wait();
+            let second = cache.get_or_compute([0; 32], || Ok("second".to_owned()));
+            [first.join().unwrap(), second].map(Result::unwrap)
+        });
+        assert_eq!(hashes, ["first", "first"]);
+    }
+
+    #[test]
+    fn the_number_of_kept_hashes_is_limited() {
+        let cache = HashCache {
+            hashes: Mutex::default(),
+        };
+        for number in 0..=MAX_HASHES {
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&number.to_be_bytes());
+            cache.get_or_compute(key, || Ok(String::new())).unwrap();
+            assert!(cache.hashes.lock().len() <= MAX_HASHES);
         }
     }
 

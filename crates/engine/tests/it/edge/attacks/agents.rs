@@ -335,14 +335,12 @@ async fn a_visitor_during_a_takeover_is_served_by_the_new_holder() {
     }
 }
 
-/// An agent whose network accepts all data and never answers. Its visitors get an error in time,
-/// and its tunnel goes offline after it has been silent for long enough.
-#[tokio::test]
-async fn an_agent_that_vanishes_silently_affects_only_its_own_visitors() {
-    let site = Site::with("timeouts: {stream_request_seconds: 1}").await;
+/// Publishes a service through a network that then accepts all data of both ends and delivers nothing.
+async fn publish_and_freeze(site: &Site, heartbeat: Duration) -> (Relay, TestTunnel) {
     let engine = &site.engine;
     let relay = Relay::start(engine).await;
-    let agent = Agent::connect(relay.agent_config(engine)).await.unwrap();
+    let config = relay.agent_config(engine).with_heartbeat(heartbeat);
+    let agent = Agent::connect(config).await.unwrap();
     let service = Upstream::http1().await;
     let target: Target = service.addr().to_string().parse().unwrap();
     let tunnel = TestTunnel::open(agent, Properties::http(), target).await;
@@ -350,21 +348,41 @@ async fn an_agent_that_vanishes_silently_affects_only_its_own_visitors() {
     let mut visitor = engine.visitor().http1(host).await;
     assert_eq!(visitor.get("/", host).await.status, 200);
     relay.freeze_all();
+    (relay, tunnel)
+}
+
+/// An agent that vanishes without a sign, before the engine notices it. Its heartbeats are so rare
+/// that this does not depend on the speed of the machine.
+#[tokio::test]
+async fn visitors_of_an_agent_that_vanished_get_an_error_in_time() {
+    let site = Site::with("timeouts: {stream_request_seconds: 1}").await;
+    let (_relay, tunnel) = publish_and_freeze(&site, wire::liveness::MAX_INTERVAL).await;
+    let host = tunnel.hostname();
     // The first request uses the connection that served the last one. The others try new ones.
     for _ in 0..3 {
-        let mut visitor = engine.visitor().http1(host).await;
+        let mut visitor = site.engine.visitor().http1(host).await;
         let answer = visitor.get("/", host).await;
         assert_eq!(answer.status, 504, "{}", answer.text());
         site.check_other_tunnel().await;
     }
+    site.check_both_tunnels().await;
+}
+
+/// The tunnel of such an agent goes offline after the agent has been silent for long enough.
+#[tokio::test]
+async fn an_agent_that_vanishes_silently_affects_only_its_own_visitors() {
+    let site = Site::with("timeouts: {stream_request_seconds: 1}").await;
+    let (_relay, tunnel) = publish_and_freeze(&site, wire::liveness::MIN_INTERVAL).await;
+    let host = tunnel.hostname();
     let offline = async {
         loop {
-            let mut visitor = engine.visitor().http1(host).await;
+            let mut visitor = site.engine.visitor().http1(host).await;
             let status = visitor.get("/", host).await.status;
+            site.check_other_tunnel().await;
             if status == 503 {
                 return;
             }
-            // A visitor that waits at the moment in which the agent is disconnected.
+            // 502: the visitor waited at the moment in which the agent was disconnected.
             assert!([502, 504].contains(&status), "{status}");
         }
     };
