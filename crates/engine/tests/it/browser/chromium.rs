@@ -28,8 +28,7 @@ async fn ed_2_ed_6_people_come_through_in_chromium() {
 /// desktop, and without scripts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn error_pages_explain_the_refusal_in_chromium() {
-    let world =
-        World::with("timeouts: {stream_request_seconds: 1, startup_grace_seconds: 0}\n").await;
+    let world = World::with("").await;
     // The clock stands still, so that used-up limits stay used up.
     let visits = 40;
     world
@@ -51,7 +50,8 @@ async fn error_pages_explain_the_refusal_in_chromium() {
     let down: Target = nobody.addr().to_string().parse().unwrap();
 
     let offline = world.publish(Properties::http(), &service).await;
-    let timeout = world.publish(Properties::http(), &silent).await;
+    let impatient = Properties::http().time_to_first_byte_seconds(1);
+    let timeout = world.publish(impatient, &silent).await;
     let agent = world.engine.agent_at(A, &world.token).await;
     let unreachable = TestTunnel::open(agent, Properties::http(), down).await;
     let token = Properties::http().token_auth(true);

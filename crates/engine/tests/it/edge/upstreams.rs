@@ -91,7 +91,7 @@ async fn http_2_to_http_2_visits_are_logged_as_served() {
 
 #[tokio::test]
 async fn a_visitor_beyond_the_stream_limit_of_a_connection_gets_another() {
-    let engine = TestEngine::start_with("timeouts: {stream_request_seconds: 2}").await;
+    let engine = TestEngine::start().await;
     let service = Upstream::start(|stream, _| async move {
         let mut connection = h2::server::Builder::new()
             .max_concurrent_streams(1)

@@ -311,16 +311,15 @@ async fn bytes_to_a_service_are_logged_with_and_without_an_answer() {
 async fn a_failed_service_is_logged_as_failed() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");
-    let sections =
-        format!("access_log: {{path: {log:?}}}\ntimeouts: {{stream_request_seconds: 1}}\n");
-    let engine = TestEngine::start_with(&sections).await;
+    let engine = TestEngine::start_with(&format!("access_log: {{path: {log:?}}}\n")).await;
     let service = ScriptedUpstream::closes_unanswered().await;
     let tunnel = engine.publish(service.addr()).await;
     let host = tunnel.hostname();
     let answer = engine.visitor().http1(host).await.get("/", host).await;
     assert_eq!(answer.status, 502);
     let service = ScriptedUpstream::never_answers().await;
-    let tunnel = engine.publish(service.addr()).await;
+    let properties = Properties::http().time_to_first_byte_seconds(1);
+    let tunnel = engine.publish_as(properties, service.addr()).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().h2(host).await;
     // Its answer arrives after the SETTINGS frame of the edge, which allows WebSockets.

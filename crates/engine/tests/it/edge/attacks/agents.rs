@@ -265,7 +265,7 @@ async fn an_agent_that_never_reads_is_disconnected() {
 /// dialling client. The agent's other streams continue.
 #[tokio::test]
 async fn an_agent_that_opens_no_streams_affects_only_its_own_visitors() {
-    let site = Site::with("timeouts: {stream_request_seconds: 1}").await;
+    let site = Site::start().await;
     let mut idle = PlainAgent::connect(&site.engine).await;
     idle.open(raw_messages::http("idle")).await.unwrap();
     let host = "idle.t.engine.localhost";

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use client::Properties;
 use testing::{
     H2Visitor, RawVisitor, Report, ScriptedUpstream, Step, TestEngine, TestTunnel, within,
 };
@@ -99,11 +100,21 @@ async fn assert_times_out(engine: &TestEngine, host: &str) {
     assert!(waited < Duration::from_secs(25), "{host}: {waited:?}");
 }
 
+/// A site, and a tunnel to its attacked service with a time limit of a second. The limit does not
+/// apply to the tunnels that must work.
+async fn impatient(sections: &str) -> (Site, TestTunnel) {
+    let site = Site::with(sections).await;
+    let properties = Properties::http().time_to_first_byte_seconds(1);
+    let attacked = site.engine.publish_as(properties, site.service.addr());
+    let attacked = attacked.await;
+    (site, attacked)
+}
+
 /// A stalled request body is aborted. The service sees that the request is incomplete.
 #[tokio::test]
 async fn a_stalled_body_is_a_504() {
-    let site = Site::with("timeouts: {stream_request_seconds: 1}").await;
-    let (engine, host) = (&site.engine, site.host());
+    let (site, attacked) = impatient("").await;
+    let (engine, host) = (&site.engine, attacked.hostname());
     for framing in ["Content-Length: 10\r\n", "Transfer-Encoding: chunked\r\n"] {
         let mut visitor = engine.visitor().http1(host).await;
         visitor.request("POST", "/", host, framing).await;
@@ -160,9 +171,8 @@ async fn many_slow_visitors_do_not_stop_others() {
 /// the number of bytes received.
 #[tokio::test]
 async fn a_trickling_body_is_a_504() {
-    let sections = "timeouts: {stream_request_seconds: 1}\nlimits: {min_body_rate: 1000}";
-    let site = Site::with(sections).await;
-    let (engine, host) = (&site.engine, site.host());
+    let (site, attacked) = impatient("limits: {min_body_rate: 1000}").await;
+    let (engine, host) = (&site.engine, attacked.hostname());
     let http1 = async {
         let visitor = engine.visitor().http1(host).await;
         let (mut answers, mut bytes) = tokio::io::split(visitor.into_stream());

@@ -187,7 +187,7 @@ async fn a_service_cannot_set_the_fields_of_the_edge() {
 /// A service that hangs, floods and fails in one tunnel does not affect the other tunnel.
 #[tokio::test]
 async fn a_bad_service_affects_only_its_own_visitors() {
-    let site = super::Site::with("timeouts: {stream_request_seconds: 1}").await;
+    let site = super::Site::start().await;
     let engine = &site.engine;
     let bad = [
         ScriptedUpstream::never_answers().await,
@@ -207,7 +207,10 @@ async fn a_bad_service_affects_only_its_own_visitors() {
     let statuses = [504, 502, 502, 502, 502];
     let mut visits = tokio::task::JoinSet::new();
     for (service, status) in bad.iter().zip(statuses) {
-        let tunnel = engine.publish(service.addr()).await;
+        let mut properties = Properties::http();
+        // Only the service that never answers may reach its time limit.
+        properties.time_to_first_byte_seconds = (status == 504).then_some(1);
+        let tunnel = engine.publish_as(properties, service.addr()).await;
         for _ in 0..4 {
             let visitor = engine.visitor();
             let host = tunnel.hostname().to_owned();
