@@ -9,7 +9,8 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::Response;
 use hyper::body::Frame;
 use testing::{
-    Gate, H2Visitor, ReceivedResponse, Report, ScriptedUpstream, Step, TestEngine, Upstream, within,
+    Gate, H2Visitor, ReceivedResponse, Report, ScriptedUpstream, Step, TestEngine, TestTunnel,
+    Upstream, within,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -450,28 +451,29 @@ async fn a_service_that_never_answers_is_a_504() {
 #[tokio::test]
 async fn a_request_that_makes_progress_is_not_aborted() {
     // The rate does not matter.
-    let sections = "timeouts: {stream_request_seconds: 1}\nlimits: {min_body_rate: 0}";
+    let sections = "timeouts: {stream_request_seconds: 3}\nlimits: {min_body_rate: 0}";
     let engine = TestEngine::start_with(sections).await;
     let (http1, h2c) = (Upstream::http1().await, Upstream::h2c().await);
-    for tunnel in [
-        engine.publish(http1.addr()).await,
-        engine.publish_h2c(h2c.addr()).await,
-    ] {
+    let upload = async |tunnel: TestTunnel| {
         let host = tunnel.hostname();
+        let body = "slow".repeat(8);
         let mut visitor = engine.visitor().http1(host).await;
-        visitor
-            .request("POST", "/", host, "Content-Length: 5\r\n")
-            .await;
-        // The total is longer than the deadline, each pause is shorter.
-        let mut pace = tokio::time::interval(Duration::from_millis(400));
-        for byte in *b"slow!" {
+        let length = format!("Content-Length: {}\r\n", body.len());
+        visitor.request("POST", "/", host, &length).await;
+        // The total is longer than the deadline. Each pause is much shorter, also on a busy machine.
+        let mut pace = tokio::time::interval(Duration::from_millis(100));
+        for byte in body.bytes() {
             pace.tick().await;
             visitor.send([byte]).await;
         }
         let answer = visitor.answer().await;
         assert_eq!(answer.status, 200);
-        assert_eq!(answer.json()["body"], "slow!");
-    }
+        assert_eq!(answer.json()["body"], body);
+    };
+    tokio::join!(
+        upload(engine.publish(http1.addr()).await),
+        upload(engine.publish_h2c(h2c.addr()).await),
+    );
 }
 
 #[tokio::test]
