@@ -3,7 +3,9 @@
 use api::link::{Item, WebttyServer};
 use serde_json::json;
 use testing::within;
+use tty::managed::TERMINATE_GRACE;
 use tty::message::{Kind, NoticeKind, Signal, Stream, TerminationReason};
+use tty::session::SILENCE;
 
 use super::server::ShellEvent;
 use super::world::{World, record};
@@ -32,7 +34,7 @@ async fn a_session_ends_with_its_openers_token() {
 }
 
 /// EN-8: the output of a revoked or terminated session is hidden from then on. The command keeps
-/// writing and ignores every signal but KILL, which follows within five seconds.
+/// writing and ignores every signal but KILL, which follows four seconds later.
 #[tokio::test]
 async fn en_8_a_terminated_session_shows_nothing_and_is_killed() {
     for revoked in [true, false] {
@@ -60,13 +62,14 @@ async fn en_8_a_terminated_session_shows_nothing_and_is_killed() {
             assert_eq!(status, 204);
         }
         while shell.next().await != ShellEvent::Signalled(Signal::Terminate) {}
-        assert!(started_at.elapsed() < std::time::Duration::from_secs(1));
         // From here on it writes without end.
         shell.shows("after");
         while shell.next().await != ShellEvent::Signalled(Signal::Kill) {
             shell.shows("after");
         }
-        assert!(started_at.elapsed() < std::time::Duration::from_secs(5));
+        // A unit test of `tty::managed` proves the exact times. Here, the timer must be this one.
+        let took = started_at.elapsed();
+        assert!(TERMINATE_GRACE <= took && took < SILENCE, "{took:?}");
         shell.wait_for_end().await;
         for person in [&mut carl, &mut bob] {
             person.wait_for_close().await;

@@ -93,6 +93,8 @@ fn en_8_revoked_sessions_show_no_output_and_are_killed() {
             assert_eq!(shown, !silent, "{why:?}: {messages:?}");
         }
         drain(&mut session);
+        session.on_time(at(5) - SignedDuration::from_nanos(1));
+        assert!(!drain(&mut session).contains(&signal(Signal::Kill)));
         session.on_time(at(5));
         let killed = drain(&mut session);
         assert!(killed.contains(&signal(Signal::Kill)), "{why:?}");
