@@ -1,6 +1,10 @@
 //! `/api/sse` over real connections to the TLS listener. The listener serves the first request of a
 //! connection itself, and the HTTP library serves all later ones.
 
+use std::sync::Arc;
+
+use engine::clock::{Clock as _, ManualClock};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use testing::{RawVisitor, ReceivedResponse, TestEngine, Upstream};
 
@@ -64,7 +68,9 @@ async fn en_3_an_event_stream_reports_changes() {
 
 #[tokio::test]
 async fn a_connection_remains_usable_after_a_refusal_and_after_the_end_of_the_stream() {
-    let engine = TestEngine::start().await;
+    let clock = Arc::new(ManualClock::at(Timestamp::now()));
+    let time = Arc::<ManualClock>::clone(&clock);
+    let engine = TestEngine::start_at("", &[], time).await;
     let host = engine.host();
     let valid = bearer(&engine.token(json!({})));
     let mut watcher = engine.visitor().http1(host).await;
@@ -80,7 +86,7 @@ async fn a_connection_remains_usable_after_a_refusal_and_after_the_end_of_the_st
     assert_stream_head(&watcher.head().await);
     assert_eq!(event(&mut watcher).await["type"], "state.initial");
 
-    let now = jiff::Timestamp::now().as_second();
+    let now = clock.now().as_second();
     let short = bearer(&engine.token(json!({"exp": now + 2})));
     let mut watcher = engine.visitor().http1(host).await;
     // Both requests are sent together. The second waits for its turn.
@@ -92,6 +98,7 @@ async fn a_connection_remains_usable_after_a_refusal_and_after_the_end_of_the_st
         .await;
     assert_stream_head(&watcher.head().await);
     assert_eq!(event(&mut watcher).await["type"], "state.initial");
+    clock.advance(2);
     let last = watcher.chunk().await.unwrap();
     assert_eq!(last, b": closed: the token has expired\n\n");
     assert_eq!(watcher.chunk().await.unwrap(), b"");

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use credentials::{Keyring, Secret, VerifiedToken};
 use engine::access::{Tenancy, Tokens, TunnelPolicy};
 use engine::api::{AnswerBudget, Api, RateLimiter, TunnelCloser};
-use engine::clock::{Clock, ManualClock, SystemClock};
+use engine::clock::{Clock, ManualClock};
 use engine::config::ApiRates;
 use engine::config::QuotaPercent;
 use engine::directory::Project;
@@ -108,11 +108,6 @@ impl TestApi {
     /// Starts with a clock that stands still at [`NOW`].
     pub(crate) async fn start() -> Self {
         Self::with(manual_clock(), LiveLimits::default(), false).await
-    }
-
-    /// Starts with the system clock.
-    pub(crate) async fn on_system_time() -> Self {
-        Self::with(Arc::new(SystemClock), LiveLimits::default(), false).await
     }
 
     pub(crate) async fn with(clock: Arc<dyn Clock>, limits: LiveLimits, compat: bool) -> Self {

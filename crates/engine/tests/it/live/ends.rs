@@ -2,31 +2,37 @@
 
 use std::sync::Arc;
 
-use engine::clock::SystemClock;
+use engine::clock::{ManualClock, SystemClock};
 use engine::live::LiveLimits;
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::{Stream, TRANSPORTS};
-use crate::support::{READ, TestApi, auth, keyring, manual_clock, pat, token};
+use crate::support::{NOW, READ, TestApi, auth, keyring, manual_clock, pat, token};
 
 #[tokio::test]
 async fn a_stream_ends_with_its_token() {
-    let api = TestApi::on_system_time().await;
-    let now = jiff::Timestamp::now().as_second();
+    let clock = Arc::new(ManualClock::at(Timestamp::from_second(NOW).unwrap()));
+    let time = Arc::<ManualClock>::clone(&clock);
+    let api = TestApi::with(time, LiveLimits::default(), false).await;
     let query = format!(
         "svc.token={}",
-        token(&auth(now, 2, json!({"permissions": [READ]})))
+        token(&auth(NOW, 2, json!({"permissions": [READ]})))
     );
     let mut streams = Vec::new();
     for path in TRANSPORTS {
         streams.push(Stream::open(&api, path, &query, None).await.ok().unwrap());
     }
+    // Not before its time.
+    clock.advance(1);
+    api.client("ann", json!({}));
     for stream in &mut streams {
-        assert_eq!(stream.end().await, "the token has expired");
-        assert!(
-            jiff::Timestamp::now().as_second() >= now + 2,
-            "not before its time"
-        );
+        assert_eq!(stream.next().await.unwrap()["type"], "state.initial");
+        assert_eq!(stream.next().await.unwrap()["type"], "client.created");
+    }
+    clock.advance(1);
+    for stream in &mut streams {
+        assert_eq!(stream.next().await.unwrap_err(), "the token has expired");
     }
 }
 
