@@ -5,7 +5,7 @@ mod http;
 mod script;
 mod websocket;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -29,12 +29,23 @@ pub struct Upstream {
 
 impl Upstream {
     /// Starts a server that runs `connection` for each connection, with its number from 1.
-    pub async fn start<F, C>(mut connection: C) -> Self
+    pub async fn start<F, C>(connection: C) -> Self
     where
         C: FnMut(TcpStream, usize) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        Self::start_at(0, connection).await
+    }
+
+    /// As [`Self::start`], on a port that the test has leased. After the end of the server, no
+    /// other server gets that port, so connections to it are refused.
+    pub async fn start_at<F, C>(port: u16, mut connection: C) -> Self
+    where
+        C: FnMut(TcpStream, usize) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+        let listener = listener.expect("a free port");
         let addr = listener.local_addr().expect("an address");
         let (count, accepted) = watch::channel(0);
         let mut acceptor = JoinSet::new();

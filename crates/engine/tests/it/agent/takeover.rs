@@ -42,9 +42,9 @@ async fn get(engine: &TestEngine, host: &str) -> (u16, String) {
     (answer.status, answer.text().to_owned())
 }
 
-/// A service that answers every request with its name and closes.
+/// A service that answers every request with its name and closes. Its port stays unused after it.
 async fn named_service(name: &'static str) -> Upstream {
-    Upstream::start(move |mut stream, _| async move {
+    Upstream::start_at(ports::lease(), move |mut stream, _| async move {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
             if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
@@ -63,7 +63,7 @@ async fn named_service(name: &'static str) -> Upstream {
 
 /// The same over HTTP/2.
 async fn named_h2c_service(name: &'static str) -> Upstream {
-    Upstream::start(move |stream, _| async move {
+    Upstream::start_at(ports::lease(), move |stream, _| async move {
         let service = service_fn(move |request: Request<Incoming>| async move {
             // The whole request is read before the answer, because aborted requests are not tested
             // here.
