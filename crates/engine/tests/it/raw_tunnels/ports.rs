@@ -4,15 +4,6 @@ use client::{Agent, Properties, Target, Token};
 use serde_json::json;
 use testing::{TestEngine, TestTunnel, Upstream};
 
-/// Three free ports in a row, other ones than in the tests of TCP tunnels.
-fn free_range() -> String {
-    let is_free = |port| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let begin = 30_000 + u16::try_from(std::process::id() % 200).unwrap() * 10;
-    let mut lows = (begin..32_500).step_by(3);
-    let low = lows.find(|low| (*low..low + 3).all(is_free)).unwrap();
-    format!("{low}-{}", low + 2)
-}
-
 /// Opens a tunnel of `user`, with the user's name, and returns its port.
 async fn publish(engine: &TestEngine, user: &str, service: &Upstream) -> (TestTunnel, u16) {
     let mut config = engine.agent_config();
@@ -27,7 +18,8 @@ async fn publish(engine: &TestEngine, user: &str, service: &Upstream) -> (TestTu
 
 #[tokio::test]
 async fn a_reassigned_port_is_not_shared_with_its_former_holder() {
-    let range = free_range();
+    let ports = ports::lease_range(3);
+    let range = format!("{}-{}", ports.start(), ports.end());
     let engine = TestEngine::start_with(&format!("tcp: {{port_range: '{range}'}}")).await;
     let service = Upstream::tcp().await;
     let (ann, anns) = publish(&engine, "ann", &service).await;
