@@ -304,7 +304,7 @@ impl TestEngine {
     }
 
     /// Simulates a killed process and the start of another one on the same address with the files
-    /// on disk.
+    /// on disk. The address must be leased, because nothing listens there for a while.
     pub async fn kill_and_restart(mut self) -> Self {
         self.shutdown.request();
         self.shutdown.request();

@@ -3,14 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::{Agent, Properties, Status, Target, Tunnel};
+use engine::clock::SystemClock;
 use testing::{FakePlatform, TestEngine, Upstream, within};
 use tokio::task::JoinSet;
 
 const AGENTS: usize = 100;
 const TUNNELS: usize = 10;
+
+const LIMITS: &str = "limits: {max_handshakes_per_source: 8}";
+
+/// The variable with the address of the engine. The agents try it while no engine runs, so it must not
+/// become the address of another server.
+const ADDRESS: &str = "SVC_TLS__LISTEN_ADDR";
 
 /// Addresses of tunnels: by name, the hostname and the id.
 type TunnelAddresses = BTreeMap<String, (String, String)>;
@@ -91,7 +99,9 @@ const WAIT_LIMIT: Duration = Duration::from_mins(1);
 /// retries a little later, and none is locked out.
 #[tokio::test]
 async fn en_9_a_thousand_tunnels_reconnect() {
-    let engine = TestEngine::start_with("limits: {max_handshakes_per_source: 8}").await;
+    let address = ports::lease_address();
+    let variables = [(ADDRESS, address.as_str())];
+    let engine = TestEngine::start_at(LIMITS, &variables, Arc::new(SystemClock)).await;
     let herd = Herd::gather(async || engine.agent().await).await;
     let before = herd.wait_online(&TunnelAddresses::new()).await;
     assert_eq!(before.len(), AGENTS * TUNNELS);
@@ -107,9 +117,9 @@ async fn en_9_a_thousand_tunnels_reconnect_without_the_platform() {
     platform.add_project(A);
     platform.add_member("usr_ann", &[A]);
     let (_, token) = platform.add_pat("usr_ann");
-    let limits = "limits: {max_handshakes_per_source: 8}";
-    let engine = TestEngine::managed_with(&platform, limits).await;
-    engine.wait_for_changes().await;
+    let address = ports::lease_address();
+    let variables = [(ADDRESS, address.as_str())];
+    let engine = TestEngine::managed_with_variables(&platform, LIMITS, &variables).await;
     let herd = Herd::gather(async || engine.agent_at(A, &token).await).await;
     let before = herd.wait_online(&TunnelAddresses::new()).await;
     platform.set_unavailable(true);
