@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Folder {
     path: PathBuf,
     /// Locked until this value is dropped.
-    _lock: File,
+    lock: File,
 }
 
 impl Folder {
@@ -34,7 +34,7 @@ impl Folder {
         })?;
         Ok(Self {
             path: path.to_owned(),
-            _lock: lock,
+            lock,
         })
     }
 
@@ -105,6 +105,14 @@ impl Folder {
             }
         }
         Ok(names)
+    }
+}
+
+impl Drop for Folder {
+    /// Closing the file is not enough: a child process has a copy of it, and with it the lock, from its
+    /// creation until it executes its program.
+    fn drop(&mut self) {
+        self.lock.unlock().ok();
     }
 }
 
