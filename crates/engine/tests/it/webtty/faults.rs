@@ -69,7 +69,7 @@ async fn en_8_a_terminated_session_shows_nothing_and_is_killed() {
         }
         // A unit test of `tty::managed` proves the exact times. Here, the timer must be this one.
         let took = started_at.elapsed();
-        assert!(TERMINATE_GRACE <= took && took < SILENCE, "{took:?}");
+        assert!((TERMINATE_GRACE..SILENCE).contains(&took), "{took:?}");
         shell.wait_for_end().await;
         for person in [&mut carl, &mut bob] {
             person.wait_for_close().await;
