@@ -50,8 +50,8 @@ async fn error_pages_explain_the_refusal_in_chromium() {
     let down: Target = nobody.addr().to_string().parse().unwrap();
 
     let offline = world.publish(Properties::http(), &service).await;
-    let impatient = Properties::http().time_to_first_byte_seconds(1);
-    let timeout = world.publish(impatient, &silent).await;
+    let limited = Properties::http().time_to_first_byte_seconds(1);
+    let timeout = world.publish(limited, &silent).await;
     let agent = world.engine.agent_at(A, &world.token).await;
     let unreachable = TestTunnel::open(agent, Properties::http(), down).await;
     let token = Properties::http().token_auth(true);

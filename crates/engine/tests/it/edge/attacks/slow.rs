@@ -102,7 +102,7 @@ async fn assert_times_out(engine: &TestEngine, host: &str) {
 
 /// A site, and a tunnel to its attacked service with a time limit of a second. The limit does not
 /// apply to the tunnels that must work.
-async fn impatient(sections: &str) -> (Site, TestTunnel) {
+async fn site_with_time_limit(sections: &str) -> (Site, TestTunnel) {
     let site = Site::with(sections).await;
     let properties = Properties::http().time_to_first_byte_seconds(1);
     let attacked = site.engine.publish_as(properties, site.service.addr());
@@ -113,7 +113,7 @@ async fn impatient(sections: &str) -> (Site, TestTunnel) {
 /// A stalled request body is aborted. The service sees that the request is incomplete.
 #[tokio::test]
 async fn a_stalled_body_is_a_504() {
-    let (site, attacked) = impatient("").await;
+    let (site, attacked) = site_with_time_limit("").await;
     let (engine, host) = (&site.engine, attacked.hostname());
     for framing in ["Content-Length: 10\r\n", "Transfer-Encoding: chunked\r\n"] {
         let mut visitor = engine.visitor().http1(host).await;
@@ -171,7 +171,7 @@ async fn many_slow_visitors_do_not_stop_others() {
 /// the number of bytes received.
 #[tokio::test]
 async fn a_trickling_body_is_a_504() {
-    let (site, attacked) = impatient("limits: {min_body_rate: 1000}").await;
+    let (site, attacked) = site_with_time_limit("limits: {min_body_rate: 1000}").await;
     let (engine, host) = (&site.engine, attacked.hostname());
     let http1 = async {
         let visitor = engine.visitor().http1(host).await;
