@@ -289,13 +289,16 @@ async function attacks(world, engine) {
   await page.getByRole("link", { name: "Open spectator view" }).waitFor();
   const box = await row.boundingBox();
   const letter = box.width / engine.sessions.get([...engine.sessions.keys()].at(-1)).size.col;
-  const click = async (column) => {
-    await page.mouse.move(box.x + letter * (column - 0.5), box.y + box.height / 2);
-    await pause(200);
-    await page.mouse.click(box.x + letter * (column + 0.5), box.y + box.height / 2);
-  };
-  await click(1);
+  const move = async (column) => await page.mouse.move(box.x + letter * (column - 0.5), box.y + box.height / 2);
+  const click = async (column) => await page.mouse.click(box.x + letter * (column + 0.5), box.y + box.height / 2);
+  const pointer = page.locator(".xterm-cursor-pointer");
+  // First the link that is one, so that the terminal has found the links of the row.
+  await move(6);
+  await pointer.waitFor();
   await click(6);
+  await move(1);
+  await pointer.waitFor({ state: "detached" });
+  await click(1);
   assert.deepEqual(asked, ["Open https://example.com/?"]);
   assert.equal(page.context().pages().length, 1);
   await page.getByRole("button", { name: "End the session" }).click();
