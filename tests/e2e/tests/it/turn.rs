@@ -128,10 +128,11 @@ fn a_call_continues_after_its_credential_has_expired() -> Result<()> {
     let permission = ["--permission", "turn.relay.allocate"];
     let issued = platform.svc_json(&[&create[..], &permission].concat())?;
     let token = issued["token"].as_str().context("no token")?;
-    // Long enough for the first requests on a busy machine.
     let order = derive_pat(&platform, token, 15)?;
-    let credential = client.order(&order)?;
+    let mut credential = Value::Null;
     eventually("the token is known", || {
+        // Derived again each time, so that it does not expire before the relay has the token.
+        credential = client.order(&order)?;
         Ok(client.allocate("call", &credential, "udp")? == 0)
     })?;
     let refresh = json!({"refresh": "call"});
