@@ -361,7 +361,15 @@ async fn a_refused_tunnel_leaves_the_others_and_a_refused_token_ends_the_run() {
     );
     fs::write(&file, text).unwrap();
     let mut agent = home.start(&["run", "-o", "json"]);
-    let refused = agent.json_where(|line| line["status"] == "closed").await;
+    // The two tunnels are opened independently of each other.
+    let (mut refused, mut is_online) = (Value::Null, false);
+    while refused.is_null() || !is_online {
+        let line = agent.json().await;
+        is_online |= line["tunnel"] == "b" && line["status"] == "online";
+        if line["status"] == "closed" {
+            refused = line;
+        }
+    }
     assert_eq!(refused["tunnel"], "a");
     assert!(
         refused["error"]

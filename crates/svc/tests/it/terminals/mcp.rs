@@ -454,9 +454,11 @@ async fn an_endless_line_is_refused() {
 #[tokio::test]
 async fn parallel_calls_are_limited() {
     let home = Home::new();
-    // It accepts connections and never answers.
-    let platform = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", platform.local_addr().unwrap());
+    // It accepts connections and never answers. Its port is leased, so that no server of another test
+    // has it afterwards.
+    let address = ports::lease_address();
+    let platform = tokio::net::TcpListener::bind(&address).await.unwrap();
+    let url = format!("http://{address}");
     let mut client = Client::start_with(&home, &["--api-url", &url, "--token", "a.b.c"]).await;
     let call = json!({"name": "svc_whoami", "arguments": {}});
     for id in 100..125 {
