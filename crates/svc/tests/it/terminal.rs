@@ -8,9 +8,11 @@ use std::{
 };
 
 use nix::{
-    pty::openpty,
+    fcntl::{OFlag, open},
+    pty::{grantpt, posix_openpt, ptsname_r, unlockpt},
     sys::{
         signal::{Signal, kill},
+        stat::Mode,
         termios::{LocalFlags, tcgetattr},
     },
     unistd::Pid,
@@ -18,6 +20,28 @@ use nix::{
 use tokio::io::AsyncReadExt;
 
 use super::program::{Home, SOON};
+
+/// Both ends of a new terminal: that of the user and that of the program. Programs that other tests
+/// start at the same moment do not inherit them, because they would keep the terminal open.
+pub(crate) fn open_terminal() -> (OwnedFd, OwnedFd) {
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let master = posix_openpt(flags).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname_r(&master).unwrap();
+    let slave = open(name.as_str(), flags, Mode::empty()).unwrap();
+    (master.into(), slave)
+}
+
+/// Sets the size of a terminal, by the end of its program.
+pub(crate) fn set_terminal_size(end: &OwnedFd, columns: u16, rows: u16) {
+    let resized = std::process::Command::new("stty")
+        .args(["cols", &columns.to_string(), "rows", &rows.to_string()])
+        .stdin(Stdio::from(end.try_clone().unwrap()))
+        .status()
+        .unwrap();
+    assert!(resized.success());
+}
 
 /// A command whose stdin is a terminal.
 pub(crate) struct TerminalCommand {
@@ -31,8 +55,7 @@ impl TerminalCommand {
     }
 
     pub(crate) fn spawn(command: &mut tokio::process::Command) -> Self {
-        let pty = openpty(None, None).unwrap();
-        let (master, slave): (OwnedFd, OwnedFd) = (pty.master, pty.slave);
+        let (master, slave) = open_terminal();
         let child = command.stdin(Stdio::from(slave)).spawn().unwrap();
         Self {
             child,

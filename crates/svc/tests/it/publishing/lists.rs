@@ -1,16 +1,13 @@
 //! `svc tunnels`, `svc clients`, and both with `--watch`.
 
-use std::{fs::File, io::Read, os::fd::OwnedFd, process::Stdio};
+use std::{fs::File, io::Read, process::Stdio};
 
-use nix::{
-    pty::{Winsize, openpty},
-    sys::signal::Signal,
-};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::installed::{alone, alone_at};
 use crate::program::{Home, RunningCommand};
-use crate::terminal::TerminalCommand;
+use crate::terminal::{TerminalCommand, open_terminal, set_terminal_size};
 
 #[tokio::test]
 async fn a_watch_prints_changes_and_tunnels_lost_with_an_engine() {
@@ -154,12 +151,7 @@ async fn a_terminal_shows_a_table_and_its_screen_is_restored() {
 
     let (mut terminal, watch) = on_terminal(&home, &["clients", "--watch"]);
     let drawn = tokio::task::spawn_blocking(move || {
-        let mut seen = String::new();
-        let mut buffer = [0; 1024];
-        while !seen.contains("1 clients · live") {
-            let read = terminal.read(&mut buffer).unwrap();
-            seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
-        }
+        let seen = read_until(&mut terminal, "1 clients · live");
         (terminal, seen)
     });
     let (mut terminal, drawn) = drawn.await.unwrap();
@@ -180,21 +172,14 @@ async fn events_are_text_on_a_terminal_and_times_are_short() {
     let agent = publish(&home, "web").await;
     let (mut terminal, events) = on_terminal(&home, &["events"]);
     let read = tokio::task::spawn_blocking(move || {
-        let (mut seen, mut buffer) = (String::new(), [0; 1024]);
-        while !seen.contains("now online: 1 tunnel, 1 client\r\n          web  ") {
-            let read = terminal.read(&mut buffer).unwrap();
-            seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
-        }
+        let text = "now online: 1 tunnel, 1 client\r\n          web  ";
+        read_until(&mut terminal, text);
         terminal
     });
     let mut terminal = read.await.unwrap();
     agent.terminate().await;
     let read = tokio::task::spawn_blocking(move || {
-        let (mut seen, mut buffer) = (String::new(), [0; 1024]);
-        while !seen.contains("  tunnel.deleted  web  ") {
-            let read = terminal.read(&mut buffer).unwrap();
-            seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
-        }
+        read_until(&mut terminal, "  tunnel.deleted  web  ");
         terminal
     });
     let mut terminal = read.await.unwrap();
@@ -245,14 +230,8 @@ async fn publish(home: &Home, name: &str) -> RunningCommand {
 
 /// A command whose stdout is a terminal of 60 columns.
 fn on_terminal(home: &Home, args: &[&str]) -> (File, DetachedCommand) {
-    let size = Winsize {
-        ws_row: 10,
-        ws_col: 60,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    let pty = openpty(&size, None).unwrap();
-    let (master, slave): (OwnedFd, OwnedFd) = (pty.master, pty.slave);
+    let (master, slave) = open_terminal();
+    set_terminal_size(&slave, 60, 10);
     let mut command = home.command(args);
     let child = command.stdout(Stdio::from(slave)).spawn().unwrap();
     (File::from(master), DetachedCommand(child))
@@ -277,6 +256,16 @@ impl DetachedCommand {
 
 struct Status {
     code: Option<i32>,
+}
+
+/// The output of a terminal up to a text. A read may end within a character.
+fn read_until(terminal: &mut File, text: &str) -> String {
+    let (mut seen, mut buffer) = (Vec::new(), [0; 1024]);
+    while !String::from_utf8_lossy(&seen).contains(text) {
+        let read = terminal.read(&mut buffer).unwrap();
+        seen.extend_from_slice(&buffer[..read]);
+    }
+    String::from_utf8_lossy(&seen).into_owned()
 }
 
 /// All output of a terminal until the program has exited.

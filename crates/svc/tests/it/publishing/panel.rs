@@ -11,8 +11,6 @@ use std::{
 };
 
 use nix::{
-    fcntl::{FcntlArg, FdFlag, fcntl},
-    pty::{Winsize, openpty},
     sys::{
         signal::{Signal, kill},
         termios::{LocalFlags, tcgetattr},
@@ -30,6 +28,7 @@ use tokio::{
 use crate::installed::{RunningUp, alone};
 use crate::local_platform::up::{shouting_service, visitor, web_service};
 use crate::program::{DRAIN, Home, SOON};
+use crate::terminal::{open_terminal, set_terminal_size};
 
 /// A program on its own terminal, and the terminal's content.
 pub(crate) struct TerminalSession {
@@ -65,18 +64,9 @@ impl TerminalSession {
 
     /// Starts any program.
     pub(crate) fn spawn(command: &mut Command, columns: u16, rows: u16) -> Self {
-        let size = Winsize {
-            ws_row: rows,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        let pty = openpty(Some(&size), None).unwrap();
-        // Another program that starts in the meantime must not keep this terminal open.
-        for side in [&pty.master, &pty.slave] {
-            fcntl(side, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).unwrap();
-        }
-        let end = || Stdio::from(pty.slave.try_clone().unwrap());
+        let (master, slave) = open_terminal();
+        set_terminal_size(&slave, columns, rows);
+        let end = || Stdio::from(slave.try_clone().unwrap());
         let child = command
             // A signal that stops the job must not stop the test.
             .process_group(0)
@@ -85,7 +75,7 @@ impl TerminalSession {
             .stderr(end())
             .spawn()
             .unwrap();
-        let mut shown = File::from(pty.master.try_clone().unwrap());
+        let mut shown = File::from(master.try_clone().unwrap());
         let (tell, bytes) = mpsc::channel(1024);
         thread::spawn(move || {
             let mut buffer = [0; 4096];
@@ -98,8 +88,8 @@ impl TerminalSession {
         let parser = vt100::Parser::new(many(rows), many(columns), 0);
         Self {
             child,
-            keys: File::from(pty.master),
-            end: pty.slave,
+            keys: File::from(master),
+            end: slave,
             bytes,
             drawn: VecDeque::new(),
             screen: parser.screen().clone(),
@@ -169,12 +159,7 @@ impl TerminalSession {
 
     /// Resizes the terminal while the program is not in its foreground: without a signal.
     pub(crate) fn set_size(&mut self, columns: u16, rows: u16) {
-        let resized = std::process::Command::new("stty")
-            .args(["cols", &columns.to_string(), "rows", &rows.to_string()])
-            .stdin(Stdio::from(self.end.try_clone().unwrap()))
-            .status()
-            .unwrap();
-        assert!(resized.success());
+        set_terminal_size(&self.end, columns, rows);
         self.parser.screen_mut().set_size(many(rows), many(columns));
     }
 
