@@ -36,9 +36,10 @@ pub(crate) async fn show_request<S: AsyncRead + Unpin>(
     tap.unreachable(error);
 }
 
-/// The engine sends the head with the opening of the stream, so it is usually there. The visitor
-/// gets its error only after this wait.
-const WAIT: Duration = Duration::from_millis(200);
+/// The engine sends the head with the opening of the stream, or after the handshake, so it usually
+/// arrives at once. A busy machine delays it. A visitor that sends nothing gets its error only after
+/// this wait.
+const WAIT: Duration = Duration::from_secs(2);
 
 /// The largest head that an engine forwards has a few more bytes than the largest that it accepts.
 const MAX_BYTES: usize = 256 * 1024;
