@@ -228,7 +228,8 @@ async fn a_taken_address_is_an_error_that_names_it() {
 
 #[tokio::test]
 async fn a_stop_closes_the_listener() {
-    let (server, _) = start(&config("127.0.0.1:0")).await;
+    // Leased, so that no server of another test has the port afterwards.
+    let (server, _) = start(&config(&ports::lease_address())).await;
     let address = server.local_addr();
     server.stop().await;
     let error = TcpStream::connect(address).await.unwrap_err();

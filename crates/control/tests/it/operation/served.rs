@@ -35,6 +35,16 @@ async fn serve_as(
     directory: TempDir,
     drain_seconds: u16,
 ) -> PlatformServer {
+    let sections = (platform, sections);
+    serve_at("127.0.0.1:0", sections, directory, drain_seconds).await
+}
+
+async fn serve_at(
+    address: &str,
+    (platform, sections): (&str, &str),
+    directory: TempDir,
+    drain_seconds: u16,
+) -> PlatformServer {
     let file = directory.path().join("platform.yaml");
     let yaml = format!(
         "platform: {{base_url: 'https://svc.example', {platform}data_dir: '{}', \
@@ -44,7 +54,7 @@ async fn serve_as(
     std::fs::write(&file, yaml).unwrap();
     let config = Config::load(Some(&file), []).unwrap();
     let app = control::open(config, Arc::new(SystemClock)).await.unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind(address).await.unwrap();
     let shutdown = Shutdown::new(Duration::from_secs(5));
     let running = control::start_on(Arc::clone(&app), listener, shutdown.clone())
         .await
@@ -130,14 +140,18 @@ async fn a_refused_request_whose_body_does_not_arrive_ends_its_connection_with_n
 /// `Connection: close`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_is_seen_before_the_listener_closes() {
-    // The second shutdown request below ends the drain delay of 300 s.
-    let served = serve_with("", new_directory(), 300).await;
+    // The second shutdown request below ends the drain delay of 300 s. The port is leased, so that
+    // no server of another test has it afterwards.
+    let address = ports::lease_address();
+    let served = serve_at(&address, ("", ""), new_directory(), 300).await;
     let kept = "GET /healthz HTTP/1.1\r\nHost: svc.example\r\n\r\n";
     let mut before = served.connect().await;
     before.write_all(kept.as_bytes()).await.unwrap();
-    let mut answer = vec![0; 1024];
-    let read = before.read(&mut answer).await.unwrap();
-    let answer = String::from_utf8_lossy(&answer[..read]).to_lowercase();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"}") {
+        assert_ne!(before.read_buf(&mut answer).await.unwrap(), 0);
+    }
+    let answer = String::from_utf8_lossy(&answer).to_lowercase();
     assert!(!answer.contains("connection: close"), "{answer}");
     served.shutdown.request();
     before.write_all(kept.as_bytes()).await.unwrap();
@@ -163,10 +177,9 @@ async fn a_drain_is_seen_before_the_listener_closes() {
             "{answer}"
         );
     }
-    let address = served.running.address();
     served.shutdown.request();
     served.running.wait_until_stopped().await;
-    TcpStream::connect(address).await.unwrap_err();
+    TcpStream::connect(&address).await.unwrap_err();
 }
 
 /// True if the platform answers on a new connection.

@@ -59,6 +59,12 @@ async fn a_postgres_that_is_killed_under_load_loses_no_answered_creation() {
         let order = order(&control, &person).await;
         orders.push((person, order));
     }
+    // This customer's creation waits for a lock, so that it is in flight when the server is killed.
+    let mut open = control.app.store.begin().await.unwrap();
+    let (waiting, _) = orders.last().unwrap();
+    store::workspaces::lock(&mut open, waiting.workspace)
+        .await
+        .unwrap();
     let mut creators = tokio::task::JoinSet::new();
     let (answered, mut some) = tokio::sync::mpsc::unbounded_channel();
     for (person, order) in orders {
@@ -75,6 +81,7 @@ async fn a_postgres_that_is_killed_under_load_loses_no_answered_creation() {
     }
     server.kill();
     let answers = creators.join_all().await;
+    drop(open);
     server.start_again();
     let mut refused = 0;
     for (person, order, answer) in answers {
@@ -92,5 +99,5 @@ async fn a_postgres_that_is_killed_under_load_loses_no_answered_creation() {
     assert_places(&control, ORDERS).await;
 }
 
-/// Enough that some are in flight when the server is killed.
+/// Enough that usually several are in flight when the server is killed.
 const ORDERS: u64 = 24;
