@@ -379,10 +379,14 @@ async fn a_postgres_with_few_connections_serves_many_readers() {
     second.close().await;
     // Other processes use the remaining connections.
     let mut others = Vec::new();
-    while let Ok(connection) = sqlx::PgConnection::connect(&url).await {
-        others.push(connection);
+    loop {
+        match sqlx::PgConnection::connect(&url).await {
+            Ok(connection) => others.push(connection),
+            Err(_) if others.len() >= 4 => break,
+            // The server ends the sessions of the second store shortly after they were closed.
+            Err(_) => {}
+        }
     }
-    assert!(others.len() >= 4);
     let mut readers = tokio::task::JoinSet::new();
     for _ in 0..40 {
         let store = store.clone();
