@@ -74,7 +74,7 @@ async fn an_agent_notifies_ready_reload_watchdog_and_stop() {
     let mut command = home.command(&["run"]);
     command
         .env("NOTIFY_SOCKET", &path)
-        .env("WATCHDOG_USEC", "200000");
+        .env("WATCHDOG_USEC", "1000000");
     let agent = RunningCommand::spawn(&mut command);
     assert_eq!(notified.step().await, "STATUS=0 of 1 tunnels online");
     // Not before its tunnel is online.
@@ -112,7 +112,7 @@ async fn servers_notify_ready_watchdog_and_stop() {
     let mut command = home.command(&["up", "--community", "--port", "0", "-o", "json"]);
     command
         .env("NOTIFY_SOCKET", format!("@{name}"))
-        .env("WATCHDOG_USEC", "200000");
+        .env("WATCHDOG_USEC", "1000000");
     let mut up = RunningCommand::spawn(&mut command);
     up.json().await;
     assert_eq!(notified.step().await, "READY=1");
