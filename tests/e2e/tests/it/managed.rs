@@ -142,7 +142,8 @@ fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
     // Expired: it is valid for a moment only.
     let brief = platform.svc(&["token", "create", "--ttl", "1s"])?;
     let deadline = Instant::now() + WAIT_LIMIT;
-    while curl.status(&[&url, "-H", &bearer(&brief)])? != 401 {
+    // A visit during which it expires may be closed without a complete answer.
+    while !matches!(curl.status(&[&url, "-H", &bearer(&brief)]), Ok(401)) {
         ensure!(Instant::now() < deadline, "it does not expire");
     }
     tunnel.seen();
@@ -302,7 +303,8 @@ fn an_operator_takes_down_one_address_and_restores_it() -> Result<()> {
     assert_eq!(answer.status, 201, "{answer:?}");
 
     let deadline = Instant::now() + WAIT_LIMIT;
-    while curl.status(&[&url])? != 403 {
+    // A visit in flight is closed without a complete answer.
+    while !matches!(curl.status(&[&url]), Ok(403)) {
         ensure!(Instant::now() < deadline, "it is not taken down");
     }
     let reference = refused(
