@@ -1,7 +1,7 @@
 //! Failures below the open views of the dashboard.
 
 use anyhow::{Result, bail, ensure};
-use e2e::{ManagedPair, Service};
+use e2e::{Curl, ManagedPair, Service, eventually};
 use serde_json::json;
 
 /// The engine is killed and starts again, the platform too, each at its address; the browser loses
@@ -31,6 +31,13 @@ fn each_view_reports_failures_keeps_its_content_and_recovers() -> Result<()> {
             "resume project" => {
                 let answer = pair.call("POST", &format!("{project}/resume"), None)?;
                 ensure!(answer.status == 200, "{answer:?}");
+                // The engine receives it over its link, and refuses agents until then.
+                let tunnels = format!("https://{}/api/tunnels", pair.address()?);
+                let bearer = format!("Authorization: Bearer {}", pair.token());
+                let curl = Curl::new(&pair.engine);
+                eventually("the end of the suspension", || {
+                    Ok(curl.status(&["-H", &bearer, &tunnels])? == 200)
+                })?;
                 agent = Some(forward(&pair)?);
             }
             "end" => break,
