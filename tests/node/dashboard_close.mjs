@@ -60,8 +60,14 @@ async function share(world, page, guarded, other) {
   await dialog.getByRole("button", { name: "Create a token" }).click();
   await dialog.getByRole("button", { name: "Copy the command with the token" }).and(page.locator(":focus")).waitFor();
   const copied = async (label) => {
+    const before = await page.evaluate(() => navigator.clipboard.readText());
     await dialog.getByRole("button", { name: label }).click();
-    return await page.evaluate(() => navigator.clipboard.readText());
+    // The page writes to the clipboard after the click.
+    const changed = async (before) => {
+      const text = await navigator.clipboard.readText();
+      return text === before ? "" : text;
+    };
+    return await (await page.waitForFunction(changed, before)).jsonValue();
   };
   const link = new URL(await copied("Copy the address with the token"));
   const command = await copied("Copy the command with the token");
