@@ -29,11 +29,12 @@ func main() {
 	}
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: here}
 	_, err = h2spec.Run(&config.Config{
-		Host:         os.Args[1],
-		Port:         port,
-		Path:         os.Args[3],
-		JUnitReport:  os.Args[4],
-		Timeout:      2 * time.Second,
+		Host:        os.Args[1],
+		Port:        port,
+		Path:        os.Args[3],
+		JUnitReport: os.Args[4],
+		// A busy machine is slow. Only a case that fails waits this long.
+		Timeout:      20 * time.Second,
 		MaxHeaderLen: 4000,
 		Strict:       true,
 		TLS:          true,
