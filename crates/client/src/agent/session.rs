@@ -4,6 +4,8 @@
 //! handles messages of the engine. Streams are served in other tasks, so the session never waits
 //! for one.
 
+mod deadlines;
+
 use std::{
     collections::HashMap,
     sync::Arc,
@@ -247,8 +249,7 @@ impl Session {
             let wake_at = self.wake_at();
             tokio::select! {
                 message = self.reader.next() => {
-                    self.liveness.on_frame(Instant::now());
-                    if let Some(kind) = message? && self.handle(kind)? {
+                    if self.take(message)? {
                         return Ok(None);
                     }
                 }
@@ -264,7 +265,12 @@ impl Session {
                 () = self.shared.woken(), if !self.is_replaced => {}
                 () = self.path.broken() => return Err(ConnectError::DataPath),
                 () = self.shared.stop.cancelled(), if self.ending.is_none() => {}
-                () = sleep_until(wake_at.into()) => self.check_deadlines()?,
+                () = sleep_until(wake_at.into()) => {
+                    self.check_ending()?;
+                    if self.is_overdue() && self.take_late_message().await? {
+                        return Ok(None);
+                    }
+                }
             }
         }
     }
@@ -362,36 +368,11 @@ impl Session {
         self.writer.send(Kind::Heartbeat(heartbeat)).await
     }
 
-    /// Time of the next action without a message of the engine.
-    fn wake_at(&self) -> Instant {
-        // A channel that is replaced or ends requests no tunnel again, so that time would stay in the
-        // past, and this loop would never wait.
-        let has_requests = !self.is_replaced && self.ending.is_none();
-        let tunnels = self.tunnels.values().filter(|_| has_requests);
-        let waiting = tunnels.filter_map(|tunnel| match tunnel.step {
-            Progress::Waiting { until } => Some(until),
-            _ => None,
-        });
-        let ending = self.ending.map(|since| since + CLOSE_TIMEOUT);
-        waiting
-            .chain(ending)
-            .chain(self.liveness.deadline())
-            .fold(self.liveness.heartbeat_at(), Instant::min)
-    }
-
-    fn check_deadlines(&self) -> Result<(), ConnectError> {
-        let now = Instant::now();
-        if self
-            .liveness
-            .deadline()
-            .is_some_and(|deadline| deadline <= now)
-            || self
-                .ending
-                .is_some_and(|since| since + CLOSE_TIMEOUT <= now)
-        {
-            return Err(ConnectError::TimedOut(Step::Exchange));
-        }
-        Ok(())
+    /// Handles the result of a read; true when the channel has ended on request.
+    fn take(&mut self, message: Result<Option<Kind>, ConnectError>) -> Result<bool, ConnectError> {
+        let message = message?;
+        self.liveness.on_frame(Instant::now());
+        message.map_or(Ok(false), |kind| self.handle(kind))
     }
 
     /// Handles one message; true when the channel has ended on request.
@@ -585,9 +566,6 @@ fn ignored(requested: &Properties, effective: &Properties) -> Option<Refusal> {
 
 /// An engine responds to a hello immediately, except when it has to fetch a key to check a token.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Maximum time to wait for the engine's confirmation at the end of a channel.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Queued responses: as many as visitors that may be pending.
 const RESPONSE_QUEUE_CAPACITY: usize = inbound::MAX_PENDING_VISITORS;

@@ -1,6 +1,6 @@
 //! The control channel: hello, heartbeats, loss and reconnection, takeover, close.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use svc_client::{
     CloseReason, Properties, RefusalKind, Status, agent::AgentStatus, properties::LinkPassword,
@@ -15,7 +15,7 @@ use wire::{
 };
 
 use super::{
-    fake::{FakeEngine, SOON},
+    fake::{FakeEngine, Peer, SOON},
     until,
 };
 
@@ -237,6 +237,45 @@ async fn a_silent_engine_is_dropped_after_the_timeout_and_tried_again() {
     .await;
     let _channel = engine.control_with_tunnel().await;
     until(&tunnel, |status| matches!(status, Status::Online(_))).await;
+}
+
+/// A process that was suspended until the deadline of the engine reads the messages that arrived
+/// before it. The deadline and the data are noticed at the same time, so the order is tried more
+/// than once.
+#[tokio::test]
+async fn an_engine_is_not_silent_while_its_messages_are_unread() {
+    let engine = FakeEngine::start().await;
+    let silence = Duration::from_secs(1);
+    let liveness = ControlChannelLiveness {
+        heartbeat_interval_ms: 1000,
+        heartbeat_timeout_ms: 1000,
+    };
+    for _ in 0..4 {
+        let agent = engine.agent();
+        let mut channel = engine.accept().await;
+        let hello = channel.hello().await;
+        channel.welcome_with(&hello, Some(liveness)).await;
+        expect_heartbeat(&mut channel, 1).await;
+        let message = "an unread message".to_owned();
+        channel
+            .send(Kind::ServerMessage(ServerMessage { message }))
+            .await;
+        // The agent and this test share a thread, so neither runs here.
+        let suspended_at = Instant::now();
+        while suspended_at.elapsed() <= silence {
+            std::hint::spin_loop();
+        }
+        expect_heartbeat(&mut channel, 2).await;
+        drop(agent);
+    }
+}
+
+async fn expect_heartbeat(channel: &mut Peer, sequence: u64) {
+    let expected = Heartbeat {
+        sequence,
+        acknowledgement: 0,
+    };
+    assert_eq!(channel.next_of_any_kind().await, Kind::Heartbeat(expected));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod admission;
 mod deferred;
 mod greeting;
 mod opening;
+mod silence;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
@@ -285,16 +286,11 @@ impl Session {
             let paused_until = self.paused_until;
             // Every branch is cancel safe: a read takes bytes only when it completes.
             tokio::select! {
-                read = stream.read(&mut bytes), if paused_until.is_none() => match read {
-                    Ok(0) => return SessionEnd::Closed,
-                    Ok(count) => {
-                        decoder.push(bytes.get(..count).unwrap_or_default());
-                        if let Err(end) = self.take_messages(&mut decoder) {
-                            return end;
-                        }
+                read = stream.read(&mut bytes), if paused_until.is_none() => {
+                    if let Err(end) = self.take_bytes(read, &bytes, &mut decoder) {
+                        return end;
                     }
-                    Err(error) => return SessionEnd::Failed(error),
-                },
+                }
                 Some(order) = self.commands.recv() => {
                     let mut next = Some(order);
                     // At most one queue's worth at a time, so that new commands do not delay the
@@ -316,7 +312,12 @@ impl Session {
                         return end;
                     }
                 }
-                () = silent, if paused_until.is_none() => return SessionEnd::Silent,
+                () = silent, if paused_until.is_none() => {
+                    let check = self.check_silence(stream, &mut bytes, &mut decoder);
+                    if let Err(end) = check.await {
+                        return end;
+                    }
+                }
                 // The sender exists until the engine ends.
                 Ok(()) = changes.changed() => {
                     if let Some(end) = self.revocation() {
