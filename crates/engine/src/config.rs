@@ -246,6 +246,41 @@ pub struct Timeouts {
     pub drain: Duration,
     /// Time after the start in which a name without an agent gets 503 instead of 404.
     pub startup_grace: Duration,
+    /// The time limits without a key.
+    pub fixed: FixedTimeouts,
+}
+
+/// Time limits without a key in the file. Only tests have other ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedTimeouts {
+    /// Time for an update of the platform to arrive. Engines usually receive it within milliseconds,
+    /// and within a second if another process of the platform made the change.
+    pub update: Duration,
+    /// Time that a new connection has for its first request when a drain starts: the request may be
+    /// on its way already, and its client does not expect the close. It is a round trip on a very
+    /// slow line.
+    pub first_request: Duration,
+    /// Time for the end of a WebSocket frame that is being sent when a drain closes a WebSocket and
+    /// for the Close frames of both sides, and again for their disconnects: a round trip on a slow
+    /// line.
+    pub websocket_close: Duration,
+    /// Time for an agent to open a stream: two round trips and a dial on a bad line.
+    pub stream_open: Duration,
+    /// Time after a failure in which only few visitors try a tunnel: the time that a service takes to
+    /// restart.
+    pub failing_tunnel: Duration,
+}
+
+impl Default for FixedTimeouts {
+    fn default() -> Self {
+        Self {
+            update: Duration::from_secs(3),
+            first_request: Duration::from_secs(2),
+            websocket_close: Duration::from_secs(1),
+            stream_open: Duration::from_secs(10),
+            failing_tunnel: Duration::from_secs(5),
+        }
+    }
 }
 
 /// The access log.

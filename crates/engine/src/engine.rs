@@ -347,7 +347,8 @@ async fn open_authority(
         Auth::Platform(platform) => {
             let (seals, assertions) = config::edge_keys(platform)?;
             let directory = Arc::new(Directory::default());
-            let tokens = Tokens::managed(Arc::clone(&directory), config.compat_rstream);
+            let wait = config.timeouts.fixed.update;
+            let tokens = Tokens::managed(Arc::clone(&directory), config.compat_rstream, wait);
             let state = (Arc::clone(&directory), Arc::clone(&tokens));
             let host = &config.host;
             let managed = PlatformLink::open(platform, host, state, domains, is_successor).await?;
@@ -550,6 +551,7 @@ fn live_limits(config: &EngineConfig) -> LiveLimits {
         tunnels_per_client: config.limits.max_tunnels_per_client,
         watchers: config.limits.max_watchers,
         project_share: config.limits.project_share,
+        failing: config.timeouts.fixed.failing_tunnel,
         ..LiveLimits::default()
     }
 }

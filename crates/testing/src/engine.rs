@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,7 +11,7 @@ use client::properties::HttpVersion;
 use client::{Agent, Config, HostPort, Properties, Target, Token, Trust};
 use daemon::shutdown::Shutdown;
 use engine::clock::{Clock, SystemClock};
-use engine::config::EngineConfig;
+use engine::config::{EngineConfig, FixedTimeouts};
 use engine::{RunningEngine, StartError};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
@@ -52,8 +53,16 @@ impl TestEngine {
         variables: &[(&str, &str)],
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let auth = format!("auth: {{jwt: {{enabled: true, token_jwt_secret: {SECRET}}}}}");
-        Self::launch(&auth, sections, variables, clock, None).await
+        let auth = community();
+        let fixed = FixedTimeouts::default();
+        Self::launch(&auth, sections, (variables, fixed), clock, None).await
+    }
+
+    /// As [`Self::start_with`], with time limits that an interrupted test process does not exceed,
+    /// where the configuration has no key for them.
+    pub async fn start_unhurried(sections: &str) -> Self {
+        let clock = Arc::new(SystemClock);
+        Self::launch(&community(), sections, (&[], UNHURRIED), clock, None).await
     }
 
     /// Starts a managed engine, and waits until it has the platform's state.
@@ -76,7 +85,20 @@ impl TestEngine {
         sections: &str,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self::launch_managed(platform, data_dir, sections, &[], clock).await
+        let fixed = FixedTimeouts::default();
+        Self::launch_managed(platform, data_dir, sections, (&[], fixed), clock).await
+    }
+
+    /// As [`Self::managed_with`], with another clock and the time limits of
+    /// [`Self::start_unhurried`].
+    pub async fn managed_unhurried(
+        platform: &FakePlatform,
+        sections: &str,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let engine = Self::launch_managed(platform, None, sections, (&[], UNHURRIED), clock).await;
+        engine.wait_for_changes().await;
+        engine
     }
 
     /// As [`Self::managed_with`], with environment variables that override the file.
@@ -86,7 +108,8 @@ impl TestEngine {
         variables: &[(&str, &str)],
     ) -> Self {
         let clock = Arc::new(SystemClock);
-        let engine = Self::launch_managed(platform, None, sections, variables, clock).await;
+        let settings = (variables, FixedTimeouts::default());
+        let engine = Self::launch_managed(platform, None, sections, settings, clock).await;
         engine.wait_for_changes().await;
         engine
     }
@@ -95,7 +118,7 @@ impl TestEngine {
         platform: &FakePlatform,
         data_dir: Option<&Path>,
         sections: &str,
-        variables: &[(&str, &str)],
+        settings: (&[(&str, &str)], FixedTimeouts),
         clock: Arc<dyn Clock>,
     ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
@@ -109,13 +132,13 @@ impl TestEngine {
             data_dir.unwrap_or(&own).display(),
         );
         let followed = Some((platform.clone(), directory));
-        Self::launch(&control_plane, sections, variables, clock, followed).await
+        Self::launch(&control_plane, sections, settings, clock, followed).await
     }
 
     async fn launch(
         kind: &str,
         sections: &str,
-        variables: &[(&str, &str)],
+        (variables, fixed): (&[(&str, &str)], FixedTimeouts),
         clock: Arc<dyn Clock>,
         followed: Option<(FakePlatform, TempDir)>,
     ) -> Self {
@@ -146,8 +169,9 @@ impl TestEngine {
         let variables = variables
             .iter()
             .map(|(name, value)| (String::from(*name), String::from(*value)));
-        let config = EngineConfig::load(Some(&file), variables)
+        let mut config = EngineConfig::load(Some(&file), variables)
             .unwrap_or_else(|error| panic!("the configuration of the test: {error}"));
+        config.timeouts.fixed = fixed;
         let shutdown = Shutdown::new(config.timeouts.drain);
         let running = Box::pin(engine::start_with_clock(config, shutdown.clone(), clock)).await;
         let running = running.unwrap_or_else(|error| panic!("the engine: {error}"));
@@ -351,6 +375,20 @@ impl Drop for TestEngine {
 fn encoded(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(text)
 }
+
+/// The section of a community engine.
+fn community() -> String {
+    format!("auth: {{jwt: {{enabled: true, token_jwt_secret: {SECRET}}}}}")
+}
+
+/// Longer than any test takes.
+const UNHURRIED: FixedTimeouts = FixedTimeouts {
+    update: Duration::from_mins(10),
+    first_request: Duration::from_mins(10),
+    websocket_close: Duration::from_mins(10),
+    stream_open: Duration::from_mins(10),
+    failing_tunnel: Duration::from_mins(10),
+};
 
 /// Only for engines of a single test.
 const SECRET: &str = "a-secret-of-tests-that-is-long-enough-for-hs256";

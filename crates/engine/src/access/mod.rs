@@ -38,7 +38,7 @@ pub use link_password::{
     BasicAuth, BasicCredentials, CHECKS_AT_ONCE, PasswordCheck, PasswordChecks, PasswordProof,
     PasswordVerdict,
 };
-pub(crate) use pending_update::{CHECK_PAUSE, UPDATE_WAIT, wait_for_update};
+pub(crate) use pending_update::{CHECK_PAUSE, wait_for_update};
 pub use policy::{RequiredProofs, TunnelPolicy};
 pub use publication::{PublicationError, may_publish};
 pub use tenancy::Tenancy;

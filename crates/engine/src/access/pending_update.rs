@@ -17,9 +17,6 @@ use super::tenancy::Tenancy;
 use super::tokens::{TokenError, Tokens};
 use crate::directory::Project;
 
-/// Time for an update to arrive. Engines usually receive it within milliseconds, and within a
-/// second if another process of the platform made the change.
-pub(crate) const UPDATE_WAIT: Duration = Duration::from_secs(3);
 /// Pause between two checks, so that a cluster with frequent changes does not verify a token, or
 /// check a tunnel, for each of them.
 pub(crate) const CHECK_PAUSE: Duration = Duration::from_millis(100);
@@ -28,15 +25,27 @@ const WAIT_INTERVAL: Duration = Duration::from_mins(1);
 /// Maximum number of tokens whose waits are remembered. Beyond it, refusals are immediate.
 const MAX_WAITS: usize = 1024;
 
-/// Starts of the waits of the last [`WAIT_INTERVAL`], by token.
-#[derive(Debug, Default)]
-pub(super) struct UpdateWaits(Mutex<HashMap<Digest, Instant>>);
+/// The waits of tokens.
+#[derive(Debug)]
+pub(super) struct UpdateWaits {
+    /// Time for an update to arrive.
+    limit: Duration,
+    /// Starts of the waits of the last [`WAIT_INTERVAL`], by token.
+    starts: Mutex<HashMap<Digest, Instant>>,
+}
 
 impl UpdateWaits {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            starts: Mutex::default(),
+        }
+    }
+
     /// The end of the wait of a token, which its concurrent requests share. It is in the past for a
     /// token that waited before. `None` if too many tokens wait.
     fn deadline(&self, digest: Digest, now: Instant) -> Option<Instant> {
-        let mut starts = self.0.lock();
+        let mut starts = self.starts.lock();
         if starts.len() >= MAX_WAITS {
             starts.retain(|_, start| now < *start + WAIT_INTERVAL);
         }
@@ -53,7 +62,7 @@ impl UpdateWaits {
                 now
             }
         };
-        Some(start + UPDATE_WAIT)
+        Some(start + self.limit)
     }
 }
 
@@ -79,9 +88,9 @@ fn needs_update(
     }
 }
 
-/// Waits until the engine has received the update that a token needs, for at most [`UPDATE_WAIT`].
-/// Returns immediately if the token needs none, or has waited in the last [`WAIT_INTERVAL`]. `now`
-/// returns Unix seconds.
+/// Waits until the engine has received the update that a token needs, for a limited time. Returns
+/// immediately if the token needs none, or has waited in the last [`WAIT_INTERVAL`]. `now` returns
+/// Unix seconds.
 pub(crate) async fn wait_for_update(
     tokens: &Tokens,
     tenancy: &Tenancy,
@@ -112,16 +121,17 @@ mod tests {
 
     #[test]
     fn a_token_waits_once_in_an_interval_and_few_tokens_wait() {
-        let waits = UpdateWaits::default();
+        const LIMIT: Duration = Duration::from_secs(3);
+        let waits = UpdateWaits::new(LIMIT);
         let start = Instant::now();
-        let end = start + UPDATE_WAIT;
+        let end = start + LIMIT;
         assert_eq!(waits.deadline([0; 32], start), Some(end));
         // A request during the wait, and one after it.
-        for later in [CHECK_PAUSE, 2 * UPDATE_WAIT] {
+        for later in [CHECK_PAUSE, 2 * LIMIT] {
             assert_eq!(waits.deadline([0; 32], start + later), Some(end));
         }
         let next = start + WAIT_INTERVAL;
-        assert_eq!(waits.deadline([0; 32], next), Some(next + UPDATE_WAIT));
+        assert_eq!(waits.deadline([0; 32], next), Some(next + LIMIT));
 
         for number in 1..MAX_WAITS {
             let mut other = [1; 32];
@@ -130,6 +140,6 @@ mod tests {
         }
         assert_eq!(waits.deadline([2; 32], next), None);
         let last = next + WAIT_INTERVAL;
-        assert_eq!(waits.deadline([2; 32], last), Some(last + UPDATE_WAIT));
+        assert_eq!(waits.deadline([2; 32], last), Some(last + LIMIT));
     }
 }

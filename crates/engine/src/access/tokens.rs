@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::link::{CredentialUseRecord, SIGN_IN_TYPE, SignInClaims};
 use arc_swap::ArcSwap;
@@ -73,16 +74,23 @@ pub enum TokenError {
 impl Tokens {
     /// Uses the configured keys: shared secrets and public keys. Keys of a JWKS are added to them.
     pub fn new(configured: Keyring) -> Arc<Self> {
-        Self::with(configured, None)
+        // Nothing waits for a platform.
+        Self::with(configured, None, Duration::ZERO)
     }
 
     /// For a managed engine: a token is valid as long as the directory contains the credential
-    /// behind it. The platform's keys arrive as a JWKS.
-    pub fn managed(directory: Arc<Directory>, compat: bool) -> Arc<Self> {
-        Self::with(Keyring::new().with_compat(compat), Some(directory))
+    /// behind it. The platform's keys arrive as a JWKS. A token waits for `update_wait` for an update
+    /// that it needs.
+    pub fn managed(directory: Arc<Directory>, compat: bool, update_wait: Duration) -> Arc<Self> {
+        let configured = Keyring::new().with_compat(compat);
+        Self::with(configured, Some(directory), update_wait)
     }
 
-    fn with(configured: Keyring, directory: Option<Arc<Directory>>) -> Arc<Self> {
+    fn with(
+        configured: Keyring,
+        directory: Option<Arc<Directory>>,
+        update_wait: Duration,
+    ) -> Arc<Self> {
         let keys = VerificationKeys {
             epoch: 0,
             keyring: configured.clone(),
@@ -100,7 +108,7 @@ impl Tokens {
             unknown_key: Notify::new(),
             directory,
             uses: CredentialUses::default(),
-            waits: UpdateWaits::default(),
+            waits: UpdateWaits::new(update_wait),
         })
     }
 

@@ -65,9 +65,6 @@ fn token_refused(refused: TokenError) -> wire::Error {
     }
 }
 
-/// Time for an agent to open a stream: two round trips and a dial on a bad line.
-const OPEN_DEADLINE: Duration = Duration::from_secs(10);
-
 /// Messages that may wait for one agent's control channel. If there are more, the agent does not
 /// read, and a stream is refused instead of queued.
 const OUTBOX: usize = 1024;
@@ -96,6 +93,8 @@ pub(crate) struct Agent {
     opened_on_request: AtomicU64,
     streams: Counter,
     max_streams: usize,
+    /// Time for the agent to open a stream.
+    open_deadline: Duration,
     open_seconds: Histogram,
     /// Cancelled when the control channel has ended: nothing new is admitted. Accepted streams
     /// continue.
@@ -115,6 +114,8 @@ struct AgentInfo {
     lanes: usize,
     reports_delivery: bool,
     max_streams: usize,
+    /// Time for the agent to open a stream.
+    open_deadline: Duration,
     open_seconds: Histogram,
 }
 
@@ -193,6 +194,7 @@ impl Agent {
             opened_on_request: AtomicU64::new(0),
             streams: Counter::default(),
             max_streams: of.max_streams,
+            open_deadline: of.open_deadline,
             open_seconds: of.open_seconds,
             ended: CancellationToken::new(),
             revoked: AtomicBool::new(false),
@@ -288,7 +290,7 @@ impl Agent {
             }
             Checkout::Queued(mut arrival, demand) => {
                 self.demand(demand);
-                let deadline = tokio::time::sleep(OPEN_DEADLINE);
+                let deadline = tokio::time::sleep(self.open_deadline);
                 tokio::pin!(deadline);
                 loop {
                     tokio::select! {
@@ -330,7 +332,7 @@ impl Agent {
         self.send(Kind::ProxyConnReq(request).into())
             .map_err(|()| OpenError::AgentDisconnected)?;
         let arrived = tokio::select! {
-            arrived = tokio::time::timeout(OPEN_DEADLINE, arrival) => arrived,
+            arrived = tokio::time::timeout(self.open_deadline, arrival) => arrived,
             () = self.ended.cancelled() => return Err(OpenError::AgentDisconnected),
         };
         match arrived {
@@ -351,7 +353,7 @@ impl Agent {
         let mut acquiring = pin!(self.request_permits.acquire());
         loop {
             let opened_before = self.opened_on_request.load(Ordering::Relaxed);
-            match tokio::time::timeout(OPEN_DEADLINE, &mut acquiring).await {
+            match tokio::time::timeout(self.open_deadline, &mut acquiring).await {
                 Ok(permit) => return permit.map_err(|_| OpenError::AgentDisconnected),
                 Err(_) if self.opened_on_request.load(Ordering::Relaxed) != opened_before => {}
                 Err(_) => return Err(OpenError::Deadline),

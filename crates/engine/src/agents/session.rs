@@ -179,6 +179,7 @@ impl Session {
             lanes: if with_lanes { pools } else { 0 },
             reports_delivery: extensions.contains(&wire::handshake::EXT_EXCHANGE),
             max_streams: core.config.limits.max_streams_per_client,
+            open_deadline: core.config.timeouts.fixed.stream_open,
             open_seconds: core.metrics.stream_open_seconds(),
         });
         let client_id = view.id;

@@ -2,6 +2,8 @@ use types::id::RANDOM_BYTES;
 
 use super::*;
 
+const OPEN_DEADLINE: Duration = Duration::from_secs(10);
+
 fn agent(workers: usize) -> (Arc<Agent>, mpsc::Receiver<ControlCommand>) {
     Agent::new(AgentInfo {
         pending: Arc::default(),
@@ -12,6 +14,7 @@ fn agent(workers: usize) -> (Arc<Agent>, mpsc::Receiver<ControlCommand>) {
         lanes: workers,
         reports_delivery: false,
         max_streams: 10_000,
+        open_deadline: OPEN_DEADLINE,
         open_seconds: Histogram::noop(),
     })
 }

@@ -26,7 +26,7 @@ use super::file::{
 use super::pages;
 use super::tls_routes;
 use super::{
-    AccessLogConfig, AccessLogFormat, Auth, ControlPlane, EngineConfig, JwtAuth, Limits,
+    AccessLogConfig, AccessLogFormat, Auth, ControlPlane, EngineConfig, FixedTimeouts, JwtAuth, Limits,
     QuotaPercent, Timeouts,
 };
 
@@ -410,6 +410,7 @@ fn timeouts(section: &TimeoutsSection, errors: &mut ConfigErrors) -> Timeouts {
         visitor_stall: seconds("visitor_stall_seconds", section.visitor_stall_seconds, 1),
         drain: seconds("drain_seconds", section.drain_seconds, 0),
         startup_grace: seconds("startup_grace_seconds", section.startup_grace_seconds, 0),
+        fixed: FixedTimeouts::default(),
     }
 }
 

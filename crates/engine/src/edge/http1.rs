@@ -25,7 +25,6 @@ use types::problem::Problem;
 use self::buffered::BufferedStream;
 use self::exchange::ExchangeOutcome;
 use self::interim::InterimBytes;
-use super::FIRST_REQUEST;
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info::ConnectionInfo;
 use super::revocation;
@@ -126,7 +125,8 @@ impl Visitor {
             // there.
             let waits_for_first = unread == 0 && is_new && self.worker.drain.is_cancelled();
             let deadline = if waits_for_first {
-                deadline.min(Instant::now() + FIRST_REQUEST)
+                let limit = self.worker.core.config.timeouts.fixed.first_request;
+                deadline.min(Instant::now() + limit)
             } else {
                 deadline
             };

@@ -34,7 +34,6 @@ use self::keep_alive::PONG;
 use self::requests::DownstreamBody;
 use self::slow_reader_timeout::StreamExecutor;
 use self::stream::{InterimSender, RequestContent};
-use super::FIRST_REQUEST;
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info::ConnectionInfo;
 use super::revocation;
@@ -78,7 +77,7 @@ pub(crate) async fn serve(stream: TlsStream, info: ConnectionInfo, worker: Arc<W
         activity: Arc::clone(&activity),
     });
     let timeouts = &worker.core.config.timeouts;
-    let first_until = Instant::now() + FIRST_REQUEST;
+    let first_until = Instant::now() + timeouts.fixed.first_request;
     let accepted = tokio::select! {
         biased;
         accepted = handshake(stream, worker.core.config.limits.header_bytes) => accepted,

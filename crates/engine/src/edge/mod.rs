@@ -31,7 +31,6 @@ mod upstream;
 mod websocket;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use transport::TlsStream;
 
@@ -43,11 +42,6 @@ pub(crate) use self::response::error_format::ErrorFormat;
 pub(crate) use self::response::local_response::EdgeResponse;
 pub(crate) use self::upstream::{UpstreamIo, UpstreamPool};
 use crate::core::Worker;
-
-/// Time that a new connection has for its first request when a drain starts: the request may be on
-/// its way already, and its client does not expect the close. It is a round trip on a very slow
-/// line.
-pub(crate) const FIRST_REQUEST: Duration = Duration::from_secs(2);
 
 /// Serves HTTP on a visitor's connection, in the version that the handshake negotiated.
 pub(crate) async fn serve_http(stream: TlsStream, info: ConnectionInfo, worker: Arc<Worker>) {

@@ -20,10 +20,6 @@ use self::frames::{FrameTracker, close_of_client, close_of_server};
 use crate::edge::access_record::AccessRecord;
 use crate::random::random_bytes;
 
-/// Time for the end of a frame that is being sent and for the Close frames of both sides, and again
-/// for their disconnects: a round trip on a slow line.
-const CLOSE_LIMIT: Duration = Duration::from_secs(1);
-
 /// Reason for a reset, in the record of the visit.
 const IN_A_FRAME: &str = "the engine stopped in the middle of a WebSocket frame";
 
@@ -32,13 +28,17 @@ pub(in crate::edge) struct DrainEnd {
     to_service: FrameTracker,
     to_visitor: FrameTracker,
     closing: CancellationToken,
+    /// Time for the end of a frame that is being sent and for the Close frames, and again for the
+    /// disconnects.
+    limit: Duration,
 }
 
 impl DrainEnd {
-    /// WebSockets are closed when `closing` is cancelled. `to_service` and `to_visitor` are the bytes
-    /// that were sent after the upgrade.
+    /// WebSockets are closed when `closing` is cancelled, and each step of that takes at most `limit`.
+    /// `to_service` and `to_visitor` are the bytes that were sent after the upgrade.
     pub(in crate::edge) fn new(
         closing: CancellationToken,
+        limit: Duration,
         to_service: &[u8],
         to_visitor: &[u8],
     ) -> Self {
@@ -46,6 +46,7 @@ impl DrainEnd {
             to_service: FrameTracker::after(to_service),
             to_visitor: FrameTracker::after(to_visitor),
             closing,
+            limit,
         }
     }
 }
@@ -74,7 +75,7 @@ pub(in crate::edge) async fn pump<A: Stream, B: Stream>(
     match copied {
         Some(copied) => copied,
         // The future is boxed, because few conversations last until then.
-        None => Box::pin(conversation.close(record)).await,
+        None => Box::pin(conversation.close(record, end.limit)).await,
     }
 }
 
@@ -99,18 +100,18 @@ impl<A: Stream, B: Stream> Conversation<'_, A, B> {
     }
 
     /// Sends a Close frame to each side, waits for theirs, and disconnects. A side that is in the
-    /// middle of a frame for too long gets none.
+    /// middle of a frame for longer than `limit` gets none.
     ///
     /// # Errors
     /// The data for the visitor is incomplete.
-    async fn close(mut self, record: &mut AccessRecord) -> io::Result<()> {
+    async fn close(mut self, record: &mut AccessRecord, limit: Duration) -> io::Result<()> {
         self.visitor.close_with(close_of_server());
         self.service.close_with(close_of_client(random_bytes()));
         let closing = poll_fn(|cx| self.poll_close(cx, record));
-        let closed = timeout(CLOSE_LIMIT, closing).await;
+        let closed = timeout(limit, closing).await;
         if self.service.has_ended() {
             // A service that is gone needs no end.
-            timeout(CLOSE_LIMIT, self.service.shutdown()).await.ok();
+            timeout(limit, self.service.shutdown()).await.ok();
         }
         if !self.visitor.has_ended() {
             return Err(match closed {
@@ -124,7 +125,7 @@ impl<A: Stream, B: Stream> Conversation<'_, A, B> {
             tokio::io::copy(&mut self.visitor, &mut tokio::io::sink()).await
         };
         // A visitor that stays is disconnected.
-        timeout(CLOSE_LIMIT, disconnecting).await.ok();
+        timeout(limit, disconnecting).await.ok();
         Ok(())
     }
 

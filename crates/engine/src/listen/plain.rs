@@ -17,7 +17,7 @@ use types::problem::Problem;
 use types::query_credential;
 
 use crate::core::{Core, Worker};
-use crate::edge::{BufferedStream, EdgeResponse, ErrorFormat, FIRST_REQUEST};
+use crate::edge::{BufferedStream, EdgeResponse, ErrorFormat};
 
 /// Time limit of a request head, and of the response after it.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ async fn read(io: &mut BufferedStream<Socket>, worker: &Worker) -> io::Result<Op
         ..Limits::default()
     };
     let mut scanned = 0;
-    let first_until = Instant::now() + FIRST_REQUEST;
+    let first_until = Instant::now() + core.config.timeouts.fixed.first_request;
     loop {
         let more = poll_fn(|cx| io.poll_more(cx));
         let drained = async {

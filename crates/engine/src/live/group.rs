@@ -130,16 +130,25 @@ impl<A: LoadMetric> Group<A> {
 }
 
 /// Recent failures of a tunnel. The data path itself is the health check.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Health {
+    /// Time after a failure in which the tunnel counts as failing.
+    period: Duration,
     /// Milliseconds of [`since_start`] until which it counts as failing; 0 if it does not.
     until: AtomicU64,
 }
 
 impl Health {
+    pub(super) fn new(period: Duration) -> Self {
+        Self {
+            period,
+            until: AtomicU64::new(0),
+        }
+    }
+
     /// Records a failure: others that share its name are preferred for a while.
     pub fn record_failure(&self) {
-        let until = since_start() + FAILING;
+        let until = since_start() + self.period;
         let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
         self.until.store(millis, Ordering::Relaxed);
     }
@@ -157,9 +166,6 @@ impl Health {
         until != 0 && since_start() < Duration::from_millis(until)
     }
 }
-
-/// The time that a service takes to restart. In this period only few visitors try a failing tunnel.
-const FAILING: Duration = Duration::from_secs(5);
 
 fn since_start() -> Duration {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::QuotaPercent;
+use crate::config::{FixedTimeouts, QuotaPercent};
 use crate::directory::Project;
 
 /// Limits of the live state, which bound the memory that peers can use.
@@ -25,6 +25,8 @@ pub struct LiveLimits {
     pub remembered_hostnames: usize,
     /// Time that a host name without an agent is "offline" before it is unknown.
     pub hostname_memory: Duration,
+    /// Time after a failure in which only few visitors try a tunnel.
+    pub failing: Duration,
 }
 
 impl Default for LiveLimits {
@@ -44,6 +46,7 @@ impl Default for LiveLimits {
             // Longer than an agent's slowest reconnect; a flood of names stays below 2 MiB.
             remembered_hostnames: 10_000,
             hostname_memory: Duration::from_mins(10),
+            failing: FixedTimeouts::default().failing_tunnel,
         }
     }
 }

@@ -16,7 +16,7 @@ use types::tunnel::{Hostname, Tunnel, TunnelProperties};
 use self::claim::serves_alike;
 use super::change::{Change, WebttyChange};
 use super::counts::{Counts, Online};
-use super::group::{LoadMetric, NameHolders};
+use super::group::{Health, LoadMetric, NameHolders};
 use super::names::{NameKey, NameRef, routed_hostname};
 use super::recent_hostnames::{Order, RecentHostnames};
 use super::tunnel_view::{restore_keys, tunnel_resource};
@@ -244,7 +244,7 @@ impl<A: LoadMetric> TunnelRegistry<A> {
             identity: owner.identity,
             project: owner.project,
             agent: owner.agent,
-            health: Arc::default(),
+            health: Arc::new(Health::new(self.limits.failing)),
             meters: Arc::default(),
             closed_by_caller: Arc::default(),
             seq,

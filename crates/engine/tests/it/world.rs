@@ -32,15 +32,25 @@ pub(crate) struct World {
 impl World {
     /// Starts the engine with further configuration sections in YAML, next to `edge`.
     pub(crate) async fn with(sections: &str) -> Self {
-        let platform = FakePlatform::start().await;
-        platform.add_project(A);
-        platform.add_member("usr_ann", &[A]);
-        let (_, token) = platform.add_pat("usr_ann");
-        let clock = Arc::new(ManualClock::at(Timestamp::now() + Duration::from_mins(1)));
+        let (platform, token) = platform().await;
+        let clock = clock();
         let time = Arc::clone(&clock);
-        let sections = format!("edge: {{trusted_proxies: [{PROXY}]}}\n{sections}");
-        let engine = TestEngine::managed_at(&platform, None, &sections, time).await;
+        let engine = TestEngine::managed_at(&platform, None, &with_proxy(sections), time).await;
         engine.wait_for_changes().await;
+        Self {
+            platform,
+            engine,
+            clock,
+            token,
+        }
+    }
+
+    /// As [`Self::with`], with the time limits of [`TestEngine::managed_unhurried`].
+    pub(crate) async fn unhurried(sections: &str) -> Self {
+        let (platform, token) = platform().await;
+        let clock = clock();
+        let time = Arc::clone(&clock);
+        let engine = TestEngine::managed_unhurried(&platform, &with_proxy(sections), time).await;
         Self {
             platform,
             engine,
@@ -89,4 +99,21 @@ impl World {
         let read = within("end of the connection", stream.read(&mut [0; 1])).await;
         read.unwrap_or(0) == 0
     }
+}
+
+/// A platform with the project and its user, and a token of the user.
+async fn platform() -> (FakePlatform, String) {
+    let platform = FakePlatform::start().await;
+    platform.add_project(A);
+    platform.add_member("usr_ann", &[A]);
+    let (_, token) = platform.add_pat("usr_ann");
+    (platform, token)
+}
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::at(Timestamp::now() + Duration::from_mins(1)))
+}
+
+fn with_proxy(sections: &str) -> String {
+    format!("edge: {{trusted_proxies: [{PROXY}]}}\n{sections}")
 }

@@ -10,7 +10,7 @@ use wire::message::{OpenTunnelReq, OpenTunnelRsp, TunnelOutcome, TunnelPropertie
 use wire::{Kind, Message};
 
 use super::{Session, SessionEnd};
-use crate::access::{CHECK_PAUSE, UPDATE_WAIT};
+use crate::access::CHECK_PAUSE;
 
 /// Maximum number of requests of one agent that wait. An agent has few terminal servers; further
 /// requests are refused immediately.
@@ -72,7 +72,7 @@ impl Session {
     ) -> Result<(), SessionEnd> {
         let deferred = DeferredRequest {
             request,
-            deadline: now + UPDATE_WAIT,
+            deadline: now + self.core.config.timeouts.fixed.update,
         };
         self.open_deferred(deferred, now)
     }

@@ -87,7 +87,8 @@ pub(in crate::edge) async fn run(
     let is_websocket = request.admitted.upgrade.as_ref();
     let is_websocket = is_websocket.is_some_and(Upgrade::is_websocket);
     let closing = visitor.worker.closing.clone();
-    let end = is_websocket.then(|| DrainEnd::new(closing, &early, upstream.unread()));
+    let limit = visitor.worker.core.config.timeouts.fixed.websocket_close;
+    let end = is_websocket.then(|| DrainEnd::new(closing, limit, &early, upstream.unread()));
     let joined = async {
         visitor.io.io.write_all(&head).await?;
         visitor.io.io.flush().await?;

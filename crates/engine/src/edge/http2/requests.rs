@@ -405,6 +405,7 @@ pub(in crate::edge) async fn upgrade(
     record.mark_first_byte();
     record.set_status(200);
     let closing = worker.closing.clone();
+    let limit = worker.core.config.timeouts.fixed.websocket_close;
     worker.spawn(async move {
         let Ok(mut visitor) = upgraded.await else {
             return;
@@ -426,7 +427,7 @@ pub(in crate::edge) async fn upgrade(
         }
         let sent = (0, early.len());
         let service = &mut upstream.io;
-        let end = is_websocket.then(|| DrainEnd::new(closing, &[], &early));
+        let end = is_websocket.then(|| DrainEnd::new(closing, limit, &[], &early));
         let source = source.into();
         let pumping = raw::pump_upgraded(source, &mut visitor, service, &mut record, sent, end);
         let pumped = tokio::select! {

@@ -52,7 +52,7 @@ fn visit(engine: &TestEngine, target: &'static str) -> tokio::task::JoinHandle<R
 
 #[tokio::test]
 async fn a_visitor_gets_a_connection_with_and_without_waiting() {
-    let engine = TestEngine::start().await;
+    let engine = TestEngine::start_unhurried("").await;
     let mut agent = agent(&engine).await;
     for zero_rtt in [false, true] {
         let visitor = visit(&engine, "/a?b");
@@ -79,7 +79,7 @@ async fn a_visitor_gets_a_connection_with_and_without_waiting() {
 
 #[tokio::test]
 async fn a_secret_is_valid_once_and_for_its_stream() {
-    let engine = TestEngine::start().await;
+    let engine = TestEngine::start_unhurried("").await;
     let mut agent = agent(&engine).await;
     let visitor = visit(&engine, "/");
     let request = agent.next_stream_request().await;
@@ -121,7 +121,7 @@ async fn a_secret_is_valid_once_and_for_its_stream() {
 /// agent that received no request has no secret.
 #[tokio::test]
 async fn a_visitor_that_the_agent_refuses_gets_service_unreachable() {
-    let engine = TestEngine::start().await;
+    let engine = TestEngine::start_unhurried("").await;
     let mut agent = agent(&engine).await;
     let mut other = PlainAgent::connect(&engine).await;
     let visitor = visit(&engine, "/");
@@ -156,7 +156,7 @@ async fn a_visitor_that_the_agent_refuses_gets_service_unreachable() {
 
 #[tokio::test]
 async fn http_streams_are_kept_alive_and_reused() {
-    let engine = TestEngine::start().await;
+    let engine = TestEngine::start_unhurried("").await;
     let mut agent = agent(&engine).await;
     let mut visitor = engine.visitor().http1(HOST).await;
     visitor.request("GET", "/1", HOST, "").await;
@@ -182,7 +182,7 @@ async fn http_streams_are_kept_alive_and_reused() {
 #[tokio::test]
 async fn at_most_64_connections_are_requested_at_a_time() {
     const VISITORS: usize = ProxyConnReq::MAX_PENDING + 6;
-    let engine = TestEngine::start().await;
+    let engine = TestEngine::start_unhurried("").await;
     let mut agent = PlainAgent::connect(&engine).await;
     let private = TunnelProperties {
         name: Some("db".into()),
@@ -226,7 +226,7 @@ async fn at_most_64_connections_are_requested_at_a_time() {
 
 #[tokio::test]
 async fn an_unsolicited_data_connection_is_refused() {
-    let engine = TestEngine::start().await;
+    let engine = TestEngine::start_unhurried("").await;
     let mut connection = Wire::connect(&engine).await;
     // Without a stream it is the hello of a standing connection, whose secret it does not have.
     let request = ProxyReq {
@@ -239,7 +239,7 @@ async fn an_unsolicited_data_connection_is_refused() {
 
 #[tokio::test]
 async fn our_own_agent_works_without_extensions() {
-    let engine = TestEngine::start().await;
+    let engine = TestEngine::start_unhurried("").await;
     let upstream = Upstream::http1().await;
     let mut config = engine.agent_config();
     config.standing = false;

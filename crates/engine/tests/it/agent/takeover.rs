@@ -492,7 +492,7 @@ async fn serve_it_together(http_version: Option<&str>, services: (Upstream, Upst
 /// After a failure, a request that must not be repeated goes to the healthy service.
 #[tokio::test]
 async fn a_failed_http_2_service_gets_no_new_requests_immediately() {
-    let engine = TestEngine::start().await;
+    let engine = TestEngine::start_unhurried("").await;
     let (well, dead) = (
         named_h2c_service("well").await,
         named_h2c_service("dead").await,

@@ -36,7 +36,8 @@ async fn idle_connections_make_room_for_a_visitor() {
 
 #[tokio::test]
 async fn an_http_2_connection_that_does_not_answer_is_not_used_again() {
-    let engine = TestEngine::start_with("timeouts: {stream_request_seconds: 1}").await;
+    // The limit also applies to the requests that are answered.
+    let engine = TestEngine::start_with("timeouts: {stream_request_seconds: 10}").await;
     let service = Upstream::start(|stream, number| async move {
         let service = service_fn(move |_: Request<Incoming>| async move {
             if number == 1 {

@@ -1,10 +1,12 @@
 //! Registered terminal servers: the tunnels that belong to them, and for how long.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use api::link::{Item, WebttyServer, WebttyServerKeys};
 use client::tunnel::CloseReason;
 use client::{Agent, Properties, Status, Tunnel};
+use engine::clock::SystemClock;
 use jiff::{SignedDuration, Timestamp};
 use testing::{FakePlatform, TestEngine, within};
 use tty::admission::{self, LABEL, NONCE_LEN, SERVER_ID, Subject};
@@ -132,8 +134,7 @@ async fn cp_12_a_registered_server_is_admitted_with_a_proof() {
 #[tokio::test]
 async fn cp_12_a_server_is_admitted_when_its_enrolment_arrives() {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
-    let engine = TestEngine::managed(&platform).await;
-    engine.wait_for_changes().await;
+    let engine = TestEngine::managed_unhurried(&platform, "", Arc::new(SystemClock)).await;
     let agent = engine.agent_at(A, &ann).await;
     let mut host = Host::unregistered(A);
     let mut tunnel = agent.open(private(host.labels(Timestamp::now())));

@@ -1,8 +1,10 @@
 //! Tokens that a managed engine accepts, and for how long.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use client::{Agent, Properties};
+use engine::clock::SystemClock;
 use serde_json::{Value, json};
 use testing::{FakePlatform, TestEngine, Upstream, within};
 
@@ -56,8 +58,7 @@ async fn en_7_tokens_of_each_kind_are_valid_where_their_user_has_access() {
 #[tokio::test]
 async fn a_new_member_is_admitted_when_the_update_arrives() {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
-    let engine = TestEngine::managed(&platform).await;
-    engine.wait_for_changes().await;
+    let engine = TestEngine::managed_unhurried(&platform, "", Arc::new(SystemClock)).await;
     let token = platform.mint(json!({"userId": "usr_new"}));
     let mut caller = ask(&engine, A, "/api/tunnels", &token).await;
     let update = async {

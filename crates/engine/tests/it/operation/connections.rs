@@ -180,7 +180,8 @@ async fn visits_have_a_limit() {
 /// stream is not.
 #[tokio::test]
 async fn an_idle_api_connection_over_http2_ends() {
-    let engine = TestEngine::start_with("timeouts: {http_idle_seconds: 1}").await;
+    // Long enough for the first request of each connection.
+    let engine = TestEngine::start_with("timeouts: {http_idle_seconds: 10}").await;
     let bearer = format!("Bearer {}", engine.token(serde_json::json!({})));
     let connect = async || {
         let config = engine.ca().client(&["h2"]);

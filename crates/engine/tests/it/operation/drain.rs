@@ -73,7 +73,7 @@ async fn websocket_clients_are_notified_that_the_engine_stops() {
 
 #[tokio::test]
 async fn a_new_connection_has_time_for_its_first_request() {
-    let engine = TestEngine::start().await;
+    let engine = TestEngine::start_unhurried("").await;
     let name = format!("nobody.t.{}", engine.host());
     let mut watcher = watch_by_sse(&engine).await;
     let mut visitor = engine.visitor().http1(&name).await;
@@ -190,7 +190,7 @@ async fn expect_codes(mut reports: mpsc::UnboundedReceiver<u16>, count: usize) {
 
 #[tokio::test]
 async fn open_websockets_are_closed_in_order_on_both_sides() {
-    let engine = TestEngine::start_with(SHORT_DRAIN).await;
+    let engine = TestEngine::start_unhurried(SHORT_DRAIN).await;
     let (service, reports) = websocket_service().await;
     let (_tunnel, [mut upgraded, mut connected], _visitor) = open_both(&engine, &service).await;
     expect_echo(&mut upgraded).await;

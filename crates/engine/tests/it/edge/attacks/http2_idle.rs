@@ -13,7 +13,8 @@ use crate::edge::interim::GatedService;
 /// starts.
 #[tokio::test]
 async fn a_connection_without_requests_is_closed() {
-    let site = Site::with("timeouts: {http_idle_seconds: 1}").await;
+    // Long enough for the first request of each connection.
+    let site = Site::with("timeouts: {http_idle_seconds: 10}").await;
     let host = site.host();
     let mut connection = Connection::open(&site.engine, host).await;
     let head = request(host, 1, END_STREAM);
