@@ -335,18 +335,16 @@ async fn a_visitor_during_a_takeover_is_served_by_the_new_holder() {
     }
 }
 
-/// A network whose connections can be frozen, and a tunnel behind it that has served a request.
-async fn freezable(
-    site: &Site,
-    heartbeat: Duration,
-    properties: Properties,
-) -> (Relay, TestTunnel) {
+/// A network whose connections can be frozen, and a tunnel behind it that has served a request. The
+/// time limit of its requests is long enough for that one.
+async fn freezable(site: &Site, heartbeat: Duration) -> (Relay, TestTunnel) {
     let engine = &site.engine;
     let relay = Relay::start(engine).await;
     let mut config = relay.agent_config(engine);
     config.heartbeat = heartbeat;
     let agent = Agent::connect(config).await.unwrap();
     let target: Target = site.service.addr().to_string().parse().unwrap();
+    let properties = Properties::http().time_to_first_byte_seconds(10);
     let tunnel = TestTunnel::open(agent, properties, target).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().http1(host).await;
@@ -355,13 +353,12 @@ async fn freezable(
 }
 
 /// An agent whose network accepts all data and never answers. Its visitors get an error in time. The
-/// limit is long enough for the request before, and the silence of the agent is never noticed.
+/// engine does not notice the silence of the agent meanwhile.
 #[tokio::test]
 async fn an_agent_that_vanishes_silently_affects_only_its_own_visitors() {
     let site = Site::start().await;
     let engine = &site.engine;
-    let properties = Properties::http().time_to_first_byte_seconds(10);
-    let (relay, tunnel) = freezable(&site, Duration::from_mins(5), properties).await;
+    let (relay, tunnel) = freezable(&site, Duration::from_mins(5)).await;
     let host = tunnel.hostname();
     relay.freeze_all();
     // The first request uses the connection that served the last one. The others try new ones.
@@ -380,8 +377,7 @@ async fn an_agent_that_vanishes_silently_affects_only_its_own_visitors() {
 async fn an_agent_that_vanishes_silently_goes_offline() {
     let site = Site::start().await;
     let engine = &site.engine;
-    let heartbeat = Duration::from_secs(1);
-    let (relay, tunnel) = freezable(&site, heartbeat, Properties::http()).await;
+    let (relay, tunnel) = freezable(&site, Duration::from_secs(1)).await;
     let host = tunnel.hostname();
     relay.freeze_all();
     let offline = async {
@@ -392,7 +388,7 @@ async fn an_agent_that_vanishes_silently_goes_offline() {
                 return;
             }
             // A visitor that waits at the moment in which the agent is disconnected.
-            assert_eq!(status, 502);
+            assert!([502, 504].contains(&status), "{status}");
         }
     };
     within("the agent is offline", offline).await;
