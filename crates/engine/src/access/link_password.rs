@@ -24,12 +24,13 @@ use daemon::rate_limit::Buckets;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::bearer::split_scheme;
 use super::cache::Cache;
 use super::digest::Digest;
 use super::policy::TunnelPolicy;
+use crate::clock::Clock;
 use crate::random::random_bytes;
 
 /// The state of the link password in a request.
@@ -127,6 +128,8 @@ struct Results {
     wrong: Cache<()>,
     /// Attempts that each source has left.
     guesses: Buckets<Guesser>,
+    /// The time for the attempts.
+    clock: Arc<dyn Clock>,
 }
 
 /// The keys under which the results of a check are stored.
@@ -184,13 +187,14 @@ impl BasicCredentials {
 
 impl PasswordChecks {
     /// Creates the checks of an engine; at most `at_once` run at the same time.
-    pub fn new(at_once: usize) -> Self {
+    pub fn new(at_once: usize, clock: Arc<dyn Clock>) -> Self {
         Self {
             key: hmac::Key::new(hmac::HMAC_SHA256, &random_bytes::<32>()),
             results: Arc::new(Results {
                 right: Cache::new(KNOWN_PASSWORDS),
                 wrong: Cache::new(KNOWN_PASSWORDS),
                 guesses: Buckets::new(WRONG_PER_MINUTE),
+                clock,
             }),
             tunnels: Mutex::default(),
             running: Arc::new(Semaphore::new(at_once.max(1))),
@@ -250,7 +254,8 @@ impl PasswordChecks {
         let guesser = (check.source, fingerprint);
         // This precedes the wait for a slot, so that a source without attempts takes no slot from
         // others.
-        let quota = self.results.guesses.peek(&guesser, Instant::now());
+        let now = || self.results.clock.instant();
+        let quota = self.results.guesses.peek(&guesser, now());
         if quota.wait_seconds > 0 {
             let retry_after = quota.wait_seconds;
             return PasswordProof::Limited { retry_after };
@@ -264,7 +269,7 @@ impl PasswordChecks {
         }
         // Each check takes an attempt at its start, and a right password refunds it, so that
         // concurrent requests cannot exceed the rate.
-        if let Err(empty) = self.results.guesses.take(guesser, Instant::now()) {
+        if let Err(empty) = self.results.guesses.take(guesser, now()) {
             let retry_after = empty.wait_seconds.max(1);
             return PasswordProof::Limited { retry_after };
         }
@@ -343,7 +348,7 @@ impl Results {
     fn check(&self, check: &PasswordCheck, guesser: Guesser) -> PasswordProof {
         let presented = &check.presented;
         if check.passwords.verify(&presented.user, &presented.password) {
-            self.guesses.refund(guesser, Instant::now());
+            self.guesses.refund(guesser, self.clock.instant());
             self.right.put(check.keys.right, ());
             PasswordProof::Valid
         } else {

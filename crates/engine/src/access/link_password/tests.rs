@@ -1,9 +1,11 @@
 use credentials::{LinkPassword, link_password};
 use futures_util::FutureExt;
 use proptest::prelude::*;
+use tokio::time::Instant;
 use types::tunnel::TunnelProperties;
 
 use super::*;
+use crate::clock::SystemClock;
 
 const SOURCE: &str = "192.0.2.7";
 
@@ -100,7 +102,7 @@ fn exactly_one_basic_field_has_credentials() {
 
 #[tokio::test]
 async fn a_result_is_kept_for_the_same_password_at_the_same_tunnel() {
-    let checks = PasswordChecks::new(1);
+    let checks = PasswordChecks::new(1, Arc::new(SystemClock));
     let tunnel = policy("correct horse");
     let right = || presented("ann", "correct horse");
     assert_eq!(
@@ -127,7 +129,7 @@ async fn a_result_is_kept_for_the_same_password_at_the_same_tunnel() {
 
 #[tokio::test]
 async fn a_result_does_not_apply_to_other_passwords() {
-    let checks = PasswordChecks::new(1);
+    let checks = PasswordChecks::new(1, Arc::new(SystemClock));
     let right = || presented("ann", "correct horse");
     let (_, check) = checks.state(&policy("correct horse"), right(), source(), None);
     let verdict = checks.verify(check.unwrap()).await;
@@ -139,7 +141,7 @@ async fn a_result_does_not_apply_to_other_passwords() {
 
 #[tokio::test]
 async fn a_password_for_every_name_has_one_result() {
-    let checks = PasswordChecks::new(1);
+    let checks = PasswordChecks::new(1, Arc::new(SystemClock));
     let tunnel = policy("correct horse");
     verified(&checks, &tunnel, presented("ann", "correct horse")).await;
     verified(&checks, &tunnel, presented("ann", "wrong")).await;
@@ -154,7 +156,7 @@ async fn a_password_for_every_name_has_one_result() {
 
 #[tokio::test(start_paused = true)]
 async fn a_source_can_send_a_limited_number_of_wrong_passwords() {
-    let checks = PasswordChecks::new(1);
+    let checks = PasswordChecks::new(1, Arc::new(SystemClock));
     let tunnel = policy("correct horse");
     let guess = async |number: u32| {
         let guess = presented("ann", &format!("guess {number}"));
@@ -184,7 +186,7 @@ async fn a_source_can_send_a_limited_number_of_wrong_passwords() {
 
 #[tokio::test(start_paused = true)]
 async fn wrong_passwords_at_one_tunnel_do_not_limit_another() {
-    let checks = PasswordChecks::new(1);
+    let checks = PasswordChecks::new(1, Arc::new(SystemClock));
     let (limited, other) = (policy("correct horse"), policy("another password"));
     use_all_guesses(&checks, &limited);
     assert_eq!(
@@ -199,7 +201,7 @@ async fn wrong_passwords_at_one_tunnel_do_not_limit_another() {
 
 #[tokio::test(start_paused = true)]
 async fn right_passwords_do_not_use_up_the_rate() {
-    let checks = PasswordChecks::new(1);
+    let checks = PasswordChecks::new(1, Arc::new(SystemClock));
     let tunnel = policy("correct horse");
     let proof = verified(&checks, &tunnel, presented("ann", "correct horse")).await;
     assert_eq!(proof, PasswordProof::Valid);
@@ -209,7 +211,7 @@ async fn right_passwords_do_not_use_up_the_rate() {
 /// A browser may cancel a request while its password is checked.
 #[tokio::test(start_paused = true)]
 async fn the_result_of_an_abandoned_check_is_kept() {
-    let checks = PasswordChecks::new(1);
+    let checks = PasswordChecks::new(1, Arc::new(SystemClock));
     let tunnel = policy("correct horse");
     let right = || presented("ann", "correct horse");
     let (_, check) = checks.state(&tunnel, right(), source(), None);
@@ -223,7 +225,7 @@ async fn the_result_of_an_abandoned_check_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_checks_until_it_drains() {
-    let checks = PasswordChecks::new(1);
+    let checks = PasswordChecks::new(1, Arc::new(SystemClock));
     let tunnel = policy("correct horse");
     let right = || presented("ann", "correct horse");
     let all = u32::try_from(MAX_WAITING).unwrap();
@@ -250,7 +252,7 @@ async fn a_full_queue_refuses_checks_until_it_drains() {
 
 #[tokio::test]
 async fn the_queue_of_one_tunnel_does_not_affect_another() {
-    let checks = PasswordChecks::new(1);
+    let checks = PasswordChecks::new(1, Arc::new(SystemClock));
     let (full, other) = (policy("correct horse"), policy("another password"));
     let (_, fingerprint) = guesser(&full);
     let mut slots = Vec::new();
@@ -275,7 +277,7 @@ async fn the_queue_of_one_tunnel_does_not_affect_another() {
 
 #[tokio::test(start_paused = true)]
 async fn a_check_waits_for_its_tunnel_and_for_a_limited_time() {
-    let checks = PasswordChecks::new(1);
+    let checks = PasswordChecks::new(1, Arc::new(SystemClock));
     let (slow, other) = (policy("correct horse"), policy("another password"));
     let (_place, running) = checks.enter_queue(&guesser(&slow).1).unwrap();
     let _check = running.try_acquire().unwrap();
@@ -299,7 +301,7 @@ fn a_tunnel_without_its_passwords_refuses_all_visitors() {
         ..TunnelProperties::default()
     };
     let tunnel = TunnelPolicy::compile(&properties);
-    let checks = PasswordChecks::new(1);
+    let checks = PasswordChecks::new(1, Arc::new(SystemClock));
     let proof = state(&checks, &tunnel, presented("ann", ""));
     assert_eq!(proof, PasswordProof::Wrong);
 }
