@@ -281,7 +281,7 @@ async fn after_a_crash_with_inherited_listeners_nothing_is_refused_or_not_found(
 fn a_platform_with_an_inherited_listener_restarts_without_a_failed_request() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let mut control = Control::on_listener(directory.path(), listener, 2)?;
+    let mut control = Control::on_listener(directory.path(), listener, 10)?;
     let port = control.port();
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = Arc::clone(&stop);
