@@ -198,9 +198,13 @@ impl Direction {
     }
 }
 
-/// The current time of a clock that is never set back.
+/// The current time of a clock that is never set back. It starts in the past, because the paused
+/// clock of a test may be behind that of the first call.
 fn now() -> Nanos {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    static START: LazyLock<Instant> = LazyLock::new(|| {
+        let now = Instant::now();
+        now.checked_sub(Duration::from_hours(1)).unwrap_or(now)
+    });
     Nanos::try_from(START.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
 }
 

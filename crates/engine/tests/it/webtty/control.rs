@@ -142,12 +142,12 @@ async fn a_requester_withdraws_its_request_once() {
     assert_eq!(status, 409);
 }
 
-/// Control is refused over the API, expires automatically, and is granted for one line and for some
-/// seconds.
+/// Control is refused over the API, a request expires automatically, and invalid requests are
+/// refused.
 #[tokio::test]
-async fn control_is_refused_expires_and_is_returned() {
+async fn a_request_for_control_is_refused_and_expires() {
     let mut world = World::start().await;
-    let (mut ann, mut shell, id) = world.session().await;
+    let (_ann, _shell, id) = world.session().await;
     let (mut bob, participant) = world.attach_and_join(&id, &world.bob).await;
     let (_, request) = world
         .request_control(&id, &participant, &world.bob, json!({}))
@@ -185,31 +185,8 @@ async fn control_is_refused_expires_and_is_returned() {
     };
     bob.notice(NoticeKind::Expired).await;
     let grant = json!({"action": "grant"});
-    let (status, _) = world
-        .resolves(&id, &request, &world.ann, grant.clone())
-        .await;
+    let (status, _) = world.resolves(&id, &request, &world.ann, grant).await;
     assert_eq!(status, 409);
-
-    // Long enough to type it.
-    for (limit, typed) in [
-        (json!({"control_lines": 1}), "one line\r"),
-        (json!({"control_seconds": 4}), "some seconds"),
-    ] {
-        let (status, request) = world
-            .request_control(&id, &participant, &world.bob, limit)
-            .await;
-        assert_eq!(status, 201);
-        let (status, _) = world
-            .resolves(&id, &request, &world.ann, grant.clone())
-            .await;
-        assert_eq!(status, 200);
-        bob.notice(NoticeKind::Granted).await;
-        bob.type_text(typed).await;
-        shell.wait_for_input(typed).await;
-        bob.notice(NoticeKind::Revoked).await;
-        ann.type_text("mine").await;
-        shell.wait_for_input("mine").await;
-    }
     for bad in [
         json!({"control_lines": 0}),
         json!({"expires_at": "2000-01-01T00:00:00Z"}),
@@ -220,6 +197,42 @@ async fn control_is_refused_expires_and_is_returned() {
             .request_control(&id, &participant, &world.bob, bad.clone())
             .await;
         assert_eq!(status, 400, "{bad}");
+    }
+}
+
+/// Control that was granted for one line ends with the line. Control for some seconds can be used
+/// before its end.
+#[tokio::test]
+async fn control_is_granted_for_a_line_or_for_some_seconds() {
+    let mut world = World::start().await;
+    let (mut ann, mut shell, id) = world.session().await;
+    let (mut bob, participant) = world.attach_and_join(&id, &world.bob).await;
+    let revoke = json!({"action": "revoke"});
+    for (limit, typed, has_ended) in [
+        (json!({"control_lines": 1}), Some("one line\r"), true),
+        (json!({"control_seconds": 600}), Some("some seconds"), false),
+        (json!({"control_seconds": 1}), None, true),
+    ] {
+        let (status, request) = world
+            .request_control(&id, &participant, &world.bob, limit)
+            .await;
+        assert_eq!(status, 201);
+        let grant = json!({"action": "grant"});
+        let (status, _) = world.resolves(&id, &request, &world.ann, grant).await;
+        assert_eq!(status, 200);
+        bob.notice(NoticeKind::Granted).await;
+        if let Some(typed) = typed {
+            bob.type_text(typed).await;
+            shell.wait_for_input(typed).await;
+        }
+        if !has_ended {
+            let revoke = revoke.clone();
+            let (status, _) = world.resolves(&id, &request, &world.ann, revoke).await;
+            assert_eq!(status, 200);
+        }
+        bob.notice(NoticeKind::Revoked).await;
+        ann.type_text("mine").await;
+        shell.wait_for_input("mine").await;
     }
 }
 
