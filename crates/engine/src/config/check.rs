@@ -26,8 +26,8 @@ use super::file::{
 use super::pages;
 use super::tls_routes;
 use super::{
-    AccessLogConfig, AccessLogFormat, Auth, ControlPlane, EngineConfig, FixedTimeouts, JwtAuth, Limits,
-    QuotaPercent, Timeouts,
+    AccessLogConfig, AccessLogFormat, Auth, ControlPlane, EngineConfig, FixedTimeouts, JwtAuth,
+    Limits, QuotaPercent, Timeouts,
 };
 
 type CheckResult<T> = Result<T, ConfigError>;

@@ -86,6 +86,8 @@ impl Reader {
 #[tokio::test]
 async fn unread_answers_have_a_limit() {
     let engine = TestEngine::start_with("limits: {max_buffered_bytes: 16777216}").await;
+    // The limit of the streams is that of the process, and other tests run in it.
+    transport::memory::set_limit(transport::memory::DEFAULT_LIMIT);
     let _agent = inhabit(&engine).await;
     let reader = Reader::connect(&engine).await;
     for path in ["/api/tunnels", "/api/sse"] {

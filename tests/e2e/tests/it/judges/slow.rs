@@ -39,20 +39,20 @@ const HELD: &str = "Hit test time limit";
 const ATTACKS: [Attack; 5] = [
     Attack {
         name: "slowloris: a head that never ends",
-        flags: &["-H", "-i", "2", "-l", "30"],
+        flags: &["-H", "-i", "2", "-l", "60"],
         path: "/seen",
         end: CLOSED,
     },
     Attack {
         name: "R-U-Dead-Yet: a body that stands still for longer than the deadline",
-        flags: &["-B", "-i", "12", "-l", "30"],
+        flags: &["-B", "-i", "12", "-l", "60"],
         path: "/read",
         end: CLOSED,
     },
     // Each byte restarts the deadline, but the rate is below `limits.min_body_rate`.
     Attack {
         name: "R-U-Dead-Yet: a byte a second",
-        flags: &["-B", "-i", "1", "-x", "2", "-l", "30"],
+        flags: &["-B", "-i", "1", "-x", "2", "-l", "60"],
         path: "/read",
         end: CLOSED,
     },
@@ -68,7 +68,7 @@ const ATTACKS: [Attack; 5] = [
     },
     Attack {
         name: "Apache killer: thousands of ranges",
-        flags: &["-R", "-a", "5", "-b", "2000", "-l", "20"],
+        flags: &["-R", "-a", "5", "-b", "2000", "-l", "60"],
         path: "/large",
         end: CLOSED,
     },
@@ -77,16 +77,19 @@ const ATTACKS: [Attack; 5] = [
 #[test]
 fn hundreds_of_slow_visitors_affect_no_other_visitor_and_leave_nothing() -> Result<()> {
     let mut svc = Svc::engine_with(&json!({
-        "timeouts": {"stream_request_seconds": 5, "http_idle_seconds": 2},
+        "timeouts": {"http_idle_seconds": 10},
         "metrics": {"prometheus": {"enabled": true, "listen_addr": "127.0.0.1:0"}},
     }))?;
     let nginx = Nginx::start()?;
     fs::write(nginx.root().join("large"), vec![b'x'; 16 << 20])?;
-    let agent = Agent::forward(&svc, &nginx.http1(), &["--http"])?;
+    // The limits of the attacked tunnel do not apply to the visitors that have to be served.
+    let limited = ["--http", "--time-to-first-byte", "5s"];
+    let agent = Agent::forward(&svc, &nginx.http1(), &limited)?;
+    let unlimited = Agent::forward(&svc, &nginx.http1(), &["--http"])?;
     let runtime = tokio::runtime::Runtime::new()?;
     let relay = runtime.block_on(relay(&svc, agent.hostname()?))?;
     let curl = Curl::new(&svc);
-    let seen = agent.url("/seen");
+    let seen = unlimited.url("/seen");
     assert_eq!(curl.status(&[&seen])?, 200);
     // Another tunnel of the engine, because nginx itself may suffer from the attack.
     let other = Agent::forward(&svc, &Service::mirror()?.to_string(), &["--http"])?;
