@@ -196,6 +196,20 @@ export async function watched(page, selector, text) {
   return () => page.waitForFunction((text) => window.said[text], text);
 }
 
+/**
+ * Presses a button that copies, and returns the new text of the clipboard, to which the page writes after
+ * the click. The page needs the permissions of the clipboard.
+ */
+export async function copied(page, button) {
+  const before = await page.evaluate(() => navigator.clipboard.readText());
+  await button.click();
+  const changed = async (before) => {
+    const text = await navigator.clipboard.readText();
+    return text === before ? "" : text;
+  };
+  return await (await page.waitForFunction(changed, before)).jsonValue();
+}
+
 /** Calls the API from the page, with the session of its user. */
 export async function send(page, method, path, body) {
   return await page.evaluate(

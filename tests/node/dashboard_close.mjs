@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 
 import { startAgent, statusOf, visit } from "./agents.mjs";
-import { accessible, drive } from "./browser.mjs";
+import { accessible, copied, drive } from "./browser.mjs";
 import { signIn } from "./looks.mjs";
 
 /** Time in milliseconds from the response of the engine to the end of what is open. */
@@ -59,18 +59,8 @@ async function share(world, page, guarded, other) {
   await dialog.getByRole("combobox").selectOption("1");
   await dialog.getByRole("button", { name: "Create a token" }).click();
   await dialog.getByRole("button", { name: "Copy the command with the token" }).and(page.locator(":focus")).waitFor();
-  const copied = async (label) => {
-    const before = await page.evaluate(() => navigator.clipboard.readText());
-    await dialog.getByRole("button", { name: label }).click();
-    // The page writes to the clipboard after the click.
-    const changed = async (before) => {
-      const text = await navigator.clipboard.readText();
-      return text === before ? "" : text;
-    };
-    return await (await page.waitForFunction(changed, before)).jsonValue();
-  };
-  const link = new URL(await copied("Copy the address with the token"));
-  const command = await copied("Copy the command with the token");
+  const link = new URL(await copied(page, dialog.getByRole("button", { name: "Copy the address with the token" })));
+  const command = await copied(page, dialog.getByRole("button", { name: "Copy the command with the token" }));
   await accessible(page, "a token for a visitor");
   const [, bearer, token] = /"Authorization: (Bearer ([^"]+))"/.exec(command);
   assert.ok(!(await dialog.innerText()).includes(token), "the token is masked");

@@ -8,10 +8,10 @@ import { createServer } from "node:http";
 
 import { startAgent, statusOf } from "./agents.mjs";
 import { accessible, drive, PATIENCE, send } from "./browser.mjs";
+import { join } from "./colleagues.mjs";
 import { signIn } from "./looks.mjs";
 
-const COLLEAGUE = { name: "Colleague", email: "colleague@example.com" };
-const PASSWORD = "a password that nobody guesses";
+const COLLEAGUE = { name: "Colleague", email: "colleague@example.com", role: "viewer" };
 
 await drive(async (world) => {
   const service = createServer((_, response) => response.end("hello"));
@@ -33,7 +33,7 @@ await drive(async (world) => {
     await server(world, page);
     await workspace(world, page);
     const colleague = await world.open({ expected: [401, 403, 404] });
-    await join(world, page, colleague);
+    await join(world, page, colleague, COLLEAGUE);
     await users(world, page, colleague);
     await takedown(page, async (path) => await statusOf(world, agents[0], path), new URL(agents[0].online.forwarding).hostname);
     await engines(page);
@@ -159,18 +159,6 @@ async function workspace({ given }, page) {
   await page.getByRole("button", { name: "Rename", exact: true }).click();
   await page.getByText("The workspace is renamed.").waitFor();
   page.clean();
-}
-
-/** The owner invites a colleague, who joins in another browser. */
-async function join(world, owner, page) {
-  const path = `/api/workspaces/${world.given.workspace}/invitations`;
-  const invited = await send(owner, "POST", path, { email: COLLEAGUE.email, role: "viewer" });
-  assert.ok(invited.data.url, JSON.stringify(invited));
-  await page.goto(invited.data.url);
-  await page.getByLabel("Name").fill(COLLEAGUE.name);
-  await page.getByLabel("Password").first().fill(PASSWORD);
-  await page.keyboard.press("Enter");
-  await page.waitForURL(`${world.url}/welcome`);
 }
 
 /** An operator makes the colleague an operator, ends that, suspends the colleague and ends that. */

@@ -5,15 +5,15 @@
 import assert from "node:assert/strict";
 
 import { accessible, send } from "./browser.mjs";
+import { join } from "./colleagues.mjs";
 
-const VIEWER = { name: "Onlooker", email: "onlooker@example.com" };
-const PASSWORD = "a password that nobody guesses";
+const VIEWER = { name: "Onlooker", email: "onlooker@example.com", role: "viewer" };
 
 export async function viewer(world, owner) {
   const objects = await prepare(world, owner);
   // The forced calls are refused.
   const page = await world.open({ viewport: { width: 1440, height: 900 }, expected: [403] });
-  await join(world, owner, page);
+  await join(world, owner, page, VIEWER);
   const pages = pagesOf(world, objects);
   const settings = `/projects/${world.given.project}/settings`;
   await owner.goto(settings);
@@ -28,34 +28,24 @@ export async function viewer(world, owner) {
   await page.close();
 }
 
-/** Objects whose pages have actions: a domain and a webhook. */
+/** Objects whose pages have actions: a domain, a reserved port and a webhook. */
 async function prepare({ given }, owner) {
   const at = `/api/projects/tunnels/${given.project}`;
   const domain = await send(owner, "POST", `${at}/domains`, { hostname: "app.example.com" });
   assert.equal(domain.status, 201, JSON.stringify(domain));
+  const address = await send(owner, "POST", `${at}/addresses`, {});
+  assert.equal(address.status, 201, JSON.stringify(address));
   const values = { name: "door bell", config: { url: "https://example.com/in" }, events: ["domain.suspended"] };
   const webhook = await send(owner, "POST", `${at}/webhooks`, values);
   assert.equal(webhook.status, 201, JSON.stringify(webhook));
-  return { domain: domain.data.id, webhook: webhook.data.id };
-}
-
-/** The owner invites the viewer, who joins in another browser. */
-async function join(world, owner, page) {
-  const path = `/api/workspaces/${world.given.workspace}/invitations`;
-  const invited = await send(owner, "POST", path, { email: VIEWER.email, role: "viewer" });
-  assert.ok(invited.data.url, JSON.stringify(invited));
-  await page.goto(invited.data.url);
-  await page.getByLabel("Name").fill(VIEWER.name);
-  await page.getByLabel("Password").first().fill(PASSWORD);
-  await page.keyboard.press("Enter");
-  await page.waitForURL(`${world.url}/welcome`);
+  return { domain: domain.data.id, address: address.data, webhook: webhook.data.id };
 }
 
 /**
  * Pages with links to them on the page before. `content` is there when the page is complete; `offers`
  * are the actions that a viewer does not have. `inside` is a dialog or a part that opens on the page.
  */
-function pagesOf({ given }, { webhook }) {
+function pagesOf({ given }, { address, webhook }) {
   const base = `/projects/${given.project}`;
   const at = `/workspaces/${given.workspace}`;
   const heading = (name) => (page) => page.getByRole("heading", { name });
@@ -104,10 +94,10 @@ function pagesOf({ given }, { webhook }) {
     { path: `${base}/usage`, content: heading("Plan"), offers: buttons("Change the plan") },
     {
       path: `${base}/settings`,
-      content: heading("Reserved TCP ports"),
+      content: (page) => page.getByRole("button", { name: `Copy ${address.domain}:${address.port}` }),
       offers: [
         ["heading", "Visitors"],
-        ...buttons("Rename", "Save", "Reset all", "Reserve a port", "Create a credential", "Delete the project"),
+        ...buttons("Rename", "Save", "Reset all", "Reserve a port", `Release port ${address.port}`, "Create a credential", "Delete the project"),
       ],
     },
     { path: at, content: (page) => page.getByText("Your role", { exact: true }), offers: [["link", "New project"]] },
@@ -186,7 +176,7 @@ async function commands(page) {
 }
 
 /** Calls of the API that the pages do not offer. */
-async function forced({ given }, page, { domain, webhook }) {
+async function forced({ given }, page, { domain, address, webhook }) {
   const project = `/api/projects/tunnels/${given.project}`;
   const workspace = `/api/workspaces/${given.workspace}`;
   const user = await send(page, "GET", "/api/user");
@@ -206,6 +196,9 @@ async function forced({ given }, page, { domain, webhook }) {
     ["POST", `${project}/domains`, { hostname: "other.example.com" }],
     ["DELETE", `${project}/domains/${domain}`],
     ["DELETE", `${project}/webhooks/${webhook}`],
+    ["POST", `${project}/addresses`, {}],
+    ["DELETE", `${project}/addresses/${address.id}`],
+    ["POST", `${project}/turn-server/credentials`, {}],
     ["PATCH", workspace, { name: "taken over" }],
     ["POST", `${workspace}/invitations`, { email: "eve@example.com", role: "viewer" }],
     ["PATCH", `${workspace}/members/${user.data.id}`, { role: "admin" }],

@@ -3,6 +3,8 @@
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 
+import { meet } from "./relayed_peers.mjs";
+
 const require = createRequire(`${process.env.SVC_TEST_NODE_PACKAGES}/`);
 const { chromium } = require("playwright-core");
 
@@ -23,35 +25,4 @@ try {
   console.log(JSON.stringify({ met: given.urls.length }));
 } finally {
   await browser.close();
-}
-
-async function meet(iceServer) {
-  const configuration = { iceServers: [iceServer], iceTransportPolicy: "relay" };
-  const [one, other] = [new RTCPeerConnection(configuration), new RTCPeerConnection(configuration)];
-  const kinds = new Set();
-  for (const [from, to] of [[one, other], [other, one]]) {
-    from.onicecandidate = ({ candidate }) => {
-      if (candidate?.candidate) {
-        kinds.add(candidate.type);
-        to.addIceCandidate(candidate);
-      }
-    };
-  }
-  other.ondatachannel = ({ channel }) => {
-    channel.onmessage = ({ data }) => channel.send(`${data} to you`);
-  };
-  const channel = one.createDataChannel("chat");
-  const text = new Promise((resolve, reject) => {
-    channel.onopen = () => channel.send("good day");
-    channel.onmessage = ({ data }) => resolve(data);
-    setTimeout(() => reject(new Error(`no answer; candidates: ${[...kinds]}`)), 60_000);
-  });
-  await one.setLocalDescription(await one.createOffer());
-  await other.setRemoteDescription(one.localDescription);
-  await other.setLocalDescription(await other.createAnswer());
-  await one.setRemoteDescription(other.localDescription);
-  const result = { text: await text, kinds: [...kinds].sort() };
-  one.close();
-  other.close();
-  return result;
 }

@@ -129,7 +129,7 @@ async fn claim_port(
     let released_by = ago(now, app.config.retention.released_ports);
     addresses::release_quarantined(tx, domain, released_by).await?;
     let free = addresses::lowest_free(tx, domain, first, last).await?;
-    free.ok_or_else(|| conflict("No port of the cluster is free."))
+    free.ok_or_else(|| conflict(EXHAUSTED))
 }
 
 /// Returns an address. The port is then kept free for a while (`retention.released_ports_hours`).
@@ -164,7 +164,8 @@ fn pool<'a>(app: &'a App, project: &Project) -> HandlerResult<(&'a str, &'a Rang
         Some((engine.cluster_domain.as_str(), ports))
     });
     pool.ok_or_else(|| {
-        let detail = "TCP addresses are not available on the cluster of this project.";
+        let detail = "TCP addresses are not available on the cluster of this project. \
+            The operator of the platform can add them (`engines[].tcp_ports`).";
         Problem::new(409, "feature_unavailable", detail).into()
     })
 }
@@ -201,6 +202,10 @@ fn conflict(detail: &'static str) -> Refusal {
 }
 
 const WRITE: Permission = Permission::AccountProjectsReadWrite;
+
+/// Every port of the range is reserved, or was released a short time ago.
+const EXHAUSTED: &str = "No port of the cluster is free. The operator of the platform can add \
+    some (`engines[].tcp_ports`).";
 
 /// If this many workspaces of one cluster reserve a port at the same time, each has its port
 /// after as many rounds.

@@ -1,6 +1,7 @@
 //! Workspaces, projects, and the objects in them.
 
 mod addresses;
+mod addresses_chromium;
 mod audit;
 mod checkout;
 mod domains;

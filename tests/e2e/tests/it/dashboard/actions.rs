@@ -27,6 +27,17 @@ fn an_owner_does_the_main_action_of_each_page_and_a_viewer_none() -> Result<()> 
     Ok(())
 }
 
+/// CP-6: an owner makes a TURN credential, with which two peers meet through the relay. It is shown once.
+/// A member whose role becomes viewer is refused.
+#[test]
+fn cp_6_a_turn_credential_is_made_shown_once_and_refused_without_permission() -> Result<()> {
+    let platform = Platform::up()?;
+    let ready = platform.ready();
+    let given = json!({"workspace": ready["workspace_id"], "turn_urls": ready["turn_urls"]});
+    platform.node_with("dashboard_turn.mjs", given)?;
+    Ok(())
+}
+
 /// An owner makes, changes and removes the objects of a project. An operator makes a user an operator,
 /// suspends and resumes a user, a workspace and a project, and takes down an address.
 #[test]
