@@ -35,6 +35,15 @@ test("an ended session leads to the sign-in page and back", () => {
   assert.equal(nextStep(parseProblem(403, JSON.stringify({ code: "proof_required" }), null), "/x")?.href, "/account/confirm?next=%2Fx");
 });
 
+test("a refusal names its next step", () => {
+  const step = (code: string, here = "/projects/prj_1/settings?a=b") => nextStep(parseProblem(409, JSON.stringify({ code }), null), here);
+  assert.equal(step("not_in_plan")?.href, "/projects/prj_1/usage");
+  // A view of no project has no such page.
+  assert.equal(step("not_in_plan", "/projects?new=1")?.href, undefined);
+  assert.match(step("published_tcp_disabled")?.text ?? "", /settings of the project/);
+  assert.equal(step("conflict"), undefined);
+});
+
 test("the wait grows to its limit and is spread", () => {
   assert.equal(backoffMs(0, 0.5), 1000);
   assert.equal(backoffMs(3, 0.5), 8000);

@@ -103,8 +103,13 @@ export function nextStep(error: ApiError, here: string): NextStep | undefined {
       return { text: "The engine of this project does not respond. The page tries again automatically." };
     case "too_many_streams":
       return { text: "Too many views of this account are open. Close other tabs of the dashboard." };
-    case "not_in_plan":
-      return { text: "The plan of this project does not include this, or its limit is reached. An owner or admin can change the plan on the page of its usage." };
+    case "not_in_plan": {
+      const text = "The plan of this project does not include this, or its limit is reached. An owner or admin can change the plan on the page of its usage.";
+      const project = /^\/projects\/[^/?]+/.exec(here)?.[0];
+      return project === undefined ? { text } : { text, href: `${project}/usage`, label: "Usage" };
+    }
+    case "published_tcp_disabled":
+      return { text: "An owner or admin can allow it in the settings of the project: “TCP tunnels may be published”." };
     default:
   }
   if (error.status === 401) return { text: "Your session has ended.", href: `/login?next=${next}`, label: "Sign in again" };

@@ -6,6 +6,7 @@ import { callEngine } from "../api/client";
 import { useResource } from "../api/resource";
 import { navigate, useAddress } from "../router/location";
 import { Store, useStore } from "../store";
+import { returnFocus } from "../ui/focus";
 import type { Tunnel } from "../live/objects";
 import { commands, SIGN_OUT } from "./commands";
 import { find, type Command } from "./find";
@@ -49,7 +50,7 @@ function Open({ project }: { project: string | undefined }) {
     dialog.current?.showModal();
     return () => {
       dialog.current?.close();
-      if (before instanceof HTMLElement && before.isConnected) before.focus();
+      returnFocus(before);
     };
   }, []);
   useEffect(() => {

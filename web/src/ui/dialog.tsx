@@ -1,7 +1,8 @@
-// Dialogs: modal, closed by Escape, and the focus returns to the control that opened them.
+// Dialogs: modal, closed by Escape. The focus returns to the control that opened them, if it is still there.
 
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { returnFocus } from "./focus";
 import { Form } from "./form";
 import { Button, CopyButton } from "./parts";
 import { toast } from "./toasts";
@@ -27,7 +28,7 @@ export function Dialog({ title, isWide = false, onClose, children }: DialogProps
     return () => {
       stop?.();
       element?.close();
-      if (before instanceof HTMLElement && before.isConnected) before.focus();
+      returnFocus(before);
     };
   }, []);
   return (

@@ -86,11 +86,11 @@ async function copyText(text: string): Promise<boolean> {
 }
 
 /** A text to copy. With `shown`, another text is shown in its place, such as one without a secret. */
-export function Code({ text, label, shown = text }: { text: string; label: string; shown?: string }) {
+export function Code({ text, label, shown = text, onCopied = () => {} }: { text: string; label: string; shown?: string; onCopied?: () => void }) {
   return (
     <div class="code">
       <code>{shown}</code>
-      <CopyButton text={text} label={label} />
+      <CopyButton text={text} label={label} onCopied={onCopied} />
     </div>
   );
 }

@@ -7,10 +7,10 @@ import { invalidate, useResource } from "../../api/resource";
 import { isRole, may } from "../../api/roles";
 import { navigate } from "../../router/location";
 import { useAction } from "../../ui/action";
-import { Confirm, Dialog } from "../../ui/dialog";
+import { Confirm, Dialog, mask } from "../../ui/dialog";
 import { Check, Field, Select } from "../../ui/fields";
 import { Form, FormError } from "../../ui/form";
-import { Button, Card, Code, Empty, Facts, Failure, Loaded, Page, Time } from "../../ui/parts";
+import { Button, Card, Code, CopyButton, Empty, Facts, Failure, Loaded, Page, Time } from "../../ui/parts";
 import { ItemList } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { parseList } from "./labels";
@@ -152,7 +152,7 @@ function RulesForm({ project, settings }: { project: string; settings: Control<"
 function Addresses({ project, mayWrite }: { project: string; mayWrite: boolean }) {
   const path = { project_id: project };
   const [released, setReleased] = useState<Control<"TcpAddress"> | undefined>(undefined);
-  const { isBusy, error, run } = useAction(`project/${project}/addresses`);
+  const { isBusy, error, run, clear } = useAction(`project/${project}/addresses`);
   const addresses = useResource(`project/${project}/addresses`, (signal) => call("get", "/api/projects/tunnels/{project_id}/addresses", { path, signal }));
   const reserve = () =>
     run(async () => {
@@ -177,7 +177,9 @@ function Addresses({ project, mayWrite }: { project: string; mayWrite: boolean }
         items={(list) => list.addresses}
         empty={
           <Empty icon="tunnels" title="No reserved port">
-            <p class="quiet">A reserved port keeps the public address of a TCP tunnel across restarts.</p>
+            <p class="quiet">
+              A TCP tunnel with a reserved port always has the same address: <code>port</code> in the definition of the tunnel. Other tunnels get a free port at each start.
+            </p>
           </Empty>
         }
       >
@@ -191,11 +193,14 @@ function Addresses({ project, mayWrite }: { project: string; mayWrite: boolean }
                 <span class="quiet small">
                   <Time at={one.createdAt} />
                 </span>
-                {mayWrite && (
-                  <Button look="bare" onClick={() => setReleased(one)}>
-                    Release
-                  </Button>
-                )}
+                <span class="buttons">
+                  <CopyButton text={`${one.domain}:${one.port}`} label={`Copy ${one.domain}:${one.port}`} />
+                  {mayWrite && (
+                    <Button look="bare" aria-label={`Release port ${one.port}`} onClick={() => setReleased(one)}>
+                      Release
+                    </Button>
+                  )}
+                </span>
               </li>
             ))}
           </ul>
@@ -209,10 +214,11 @@ function Addresses({ project, mayWrite }: { project: string; mayWrite: boolean }
           onClose={() => setReleased(undefined)}
           action={async () => {
             await call("delete", "/api/projects/tunnels/{project_id}/addresses/{address_id}", { path: { project_id: project, address_id: released.id } });
+            clear();
             invalidate(`project/${project}/addresses`);
           }}
         >
-          Another project can get it.
+          This project can reserve it again. Other projects can only after a while, by default a day.
         </Confirm>
       )}
     </Card>
@@ -221,8 +227,14 @@ function Addresses({ project, mayWrite }: { project: string; mayWrite: boolean }
 
 function Turn({ project }: { project: string }) {
   const [credential, setCredential] = useState<Control<"TurnCredential"> | undefined>(undefined);
+  const [isMasked, setMasked] = useState(false);
   const { isBusy, error, run } = useAction();
-  const create = () => run(async () => setCredential(await call("post", "/api/projects/tunnels/{project_id}/turn-server/credentials", { path: { project_id: project }, body: {} })));
+  const create = () =>
+    run(async () => {
+      const issued = await call("post", "/api/projects/tunnels/{project_id}/turn-server/credentials", { path: { project_id: project }, body: {} });
+      setMasked(false);
+      setCredential(issued);
+    });
   return (
     <Card title="TURN">
       <p class="quiet">Short-lived credentials of the project&apos;s TURN relay, for a test of WebRTC.</p>
@@ -237,7 +249,7 @@ function Turn({ project }: { project: string }) {
           <p class="quiet">It is valid for {credential.ttl} seconds and is shown only now.</p>
           <Facts rows={[["Addresses", credential.urls.map((url) => <div key={url}><code>{url}</code></div>)]]} />
           <Code text={credential.username} label="Copy the user name" />
-          <Code text={credential.credential} label="Copy the password" />
+          <Code text={credential.credential} label="Copy the password" shown={isMasked ? mask(credential.credential) : credential.credential} onCopied={() => setMasked(true)} />
         </Dialog>
       )}
     </Card>

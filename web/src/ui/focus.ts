@@ -1,0 +1,43 @@
+// The focus after a dialog.
+
+/** Ends the observation of the control that got the focus back. */
+let stopObserving = () => {};
+
+/**
+ * Gives the focus back to the control that had it before a dialog. If the action of the dialog removes
+ * the control, immediately or when its list has loaded again, the heading of the view takes the focus:
+ * otherwise the keyboard would continue at the start of the page.
+ */
+export function returnFocus(before: Element | null): void {
+  stopObserving();
+  if (before instanceof HTMLElement && before.isConnected) before.focus();
+  if (isLost()) focusHeading();
+  else if (before instanceof HTMLElement && document.activeElement === before) observeRemoval(before);
+}
+
+/** Until the user moves the focus. */
+function observeRemoval(control: HTMLElement): void {
+  const observer = new MutationObserver(() => {
+    if (control.isConnected) return;
+    stopObserving();
+    if (isLost()) focusHeading();
+  });
+  const onFocus = (event: FocusEvent) => {
+    if (event.target !== control) stopObserving();
+  };
+  stopObserving = () => {
+    observer.disconnect();
+    removeEventListener("focusin", onFocus);
+    stopObserving = () => {};
+  };
+  observer.observe(document.body, { childList: true, subtree: true });
+  addEventListener("focusin", onFocus);
+}
+
+function isLost(): boolean {
+  return document.activeElement === null || document.activeElement === document.body;
+}
+
+function focusHeading(): void {
+  document.querySelector<HTMLElement>("main h1")?.focus({ preventScroll: true });
+}
