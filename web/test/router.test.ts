@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isServerPage, matchPath, to, withQuery } from "../src/router/match";
+import { isServerPage, matchPath, to, withFilter, withQuery, withValue } from "../src/router/match";
 
 test("a pattern matches its paths and names their parameters", () => {
   assert.deepEqual(matchPath("/projects/:project/tunnels", "/projects/prj_1/tunnels"), { project: "prj_1" });
@@ -19,6 +19,13 @@ test("parameters are encoded, so that a hostile id stays one segment", () => {
 test("empty filters are not in the address", () => {
   assert.equal(withQuery("/projects", { q: "", workspace: "wks_1" }), "/projects?workspace=wks_1");
   assert.equal(withQuery("/projects", { q: "" }), "/projects");
+});
+
+test("a filter starts at the first page, and a dialog leaves the page", () => {
+  const query = { page: "2", q: "a" };
+  assert.equal(withQuery("/credentials", withFilter(query, "q", "b")), "/credentials?q=b");
+  assert.equal(withQuery("/credentials", withValue(query, "credential", "crd_1")), "/credentials?page=2&q=a&credential=crd_1");
+  assert.equal(withQuery("/credentials", withValue(query, "page", "3")), "/credentials?page=3&q=a");
 });
 
 test("pages of the platform open as documents of their own", () => {

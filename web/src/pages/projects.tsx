@@ -2,7 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 import { type Project, useProjects, useWorkspaces } from "../api/data";
-import { navigate, useFilter } from "../router/location";
+import { navigate, useDialog, useFilter } from "../router/location";
 import { to } from "../router/match";
 import { Dialog } from "../ui/dialog";
 import { Search, Select } from "../ui/fields";
@@ -25,7 +25,7 @@ export function Projects() {
   const workspaces = useWorkspaces();
   const [search, setSearch] = useFilter("q");
   const [workspace, setWorkspace] = useFilter("workspace");
-  const [isNew, setNew] = useFilter("new");
+  const [isNew, setNew] = useDialog("new");
   return (
     <Page
       title="Projects"

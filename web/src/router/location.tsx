@@ -3,11 +3,11 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useCallback } from "preact/hooks";
 import { Store, useStore } from "../store";
-import { isServerPage, withQuery } from "./match";
+import { isServerPage, type Query, withFilter, withQuery, withValue } from "./match";
 
 export interface Address {
   readonly path: string;
-  readonly query: Readonly<Record<string, string>>;
+  readonly query: Query;
 }
 
 export const address = new Store<Address>(current());
@@ -50,27 +50,37 @@ export function useAddress(): Address {
   return useStore(address);
 }
 
+type QueryValue = [string, (value: string, isTyped?: boolean) => void];
+
 /**
- * A filter in the query. Typing replaces the entry of the history, and a choice adds one.
+ * A filter in the query, whose change returns its list to the first page. Typing replaces the entry of the
+ * history, and a choice adds one.
  */
-export function useFilter(name: string, otherwise = ""): [string, (value: string, isTyped?: boolean) => void] {
+export function useFilter(name: string, otherwise = ""): QueryValue {
+  return useQuery(name, otherwise, withFilter);
+}
+
+/** An open dialog in the query, or the object that it shows. The list behind it stays at its page. */
+export function useDialog(name: string): QueryValue {
+  return useQuery(name, "", withValue);
+}
+
+/** The page of a list in the query, which has one list, or another name for each. */
+export function usePage(name = "page"): [number, (page: number) => void] {
+  const [page, setPage] = useQuery(name, "1", withValue);
+  return [Number(page) || 1, (next) => setPage(String(next))];
+}
+
+function useQuery(name: string, otherwise: string, change: typeof withValue): QueryValue {
   const { query } = useAddress();
   const set = useCallback(
     (value: string, isTyped = false) => {
       const { path, query } = address.get();
-      const next: Record<string, string> = { ...query, [name]: value === otherwise ? "" : value };
-      if (name !== "page") next["page"] = "";
-      navigate(withQuery(path, next), { replace: isTyped });
+      navigate(withQuery(path, change(query, name, value === otherwise ? "" : value)), { replace: isTyped });
     },
-    [name, otherwise],
+    [name, otherwise, change],
   );
   return [query[name] ?? otherwise, set];
-}
-
-/** The page of a list, as a filter. */
-export function usePage(): [number, (page: number) => void] {
-  const [page, setPage] = useFilter("page", "1");
-  return [Number(page) || 1, (next) => setPage(String(next))];
 }
 
 type LinkProps = JSX.IntrinsicElements["a"] & { href: string; children?: ComponentChildren };

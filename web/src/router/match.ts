@@ -26,8 +26,20 @@ export function to(pattern: string, params: Params = {}, query: Record<string, s
   return withQuery(path, query);
 }
 
+export type Query = Readonly<Record<string, string>>;
+
+/** The query with another value of one name. */
+export function withValue(query: Query, name: string, value: string): Query {
+  return { ...query, [name]: value };
+}
+
+/** The query with another filter, which is applied from the first page on. */
+export function withFilter(query: Query, name: string, value: string): Query {
+  return { ...query, [name]: value, page: "" };
+}
+
 /** Adds the members that are not empty as a query. */
-export function withQuery(path: string, query: Readonly<Record<string, string>>): string {
+export function withQuery(path: string, query: Query): string {
   const text = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "")).toString();
   return text === "" ? path : `${path}?${text}`;
 }

@@ -5,13 +5,13 @@ let stopObserving = () => {};
 
 /**
  * Gives the focus back to the control that had it before a dialog. If the action of the dialog removes
- * the control, immediately or when its list has loaded again, the heading of the view takes the focus:
- * otherwise the keyboard would continue at the start of the page.
+ * the control, immediately or when its list has loaded again, the heading of the view takes the focus, or
+ * the dialog that is still open: otherwise the keyboard would continue at the start of the page.
  */
 export function returnFocus(before: Element | null): void {
   stopObserving();
   if (before instanceof HTMLElement && before.isConnected) before.focus();
-  if (isLost()) focusHeading();
+  if (isLost()) focusView();
   else if (before instanceof HTMLElement && document.activeElement === before) observeRemoval(before);
 }
 
@@ -20,7 +20,7 @@ function observeRemoval(control: HTMLElement): void {
   const observer = new MutationObserver(() => {
     if (control.isConnected) return;
     stopObserving();
-    if (isLost()) focusHeading();
+    if (isLost()) focusView();
   });
   const onFocus = (event: FocusEvent) => {
     if (event.target !== control) stopObserving();
@@ -38,6 +38,9 @@ function isLost(): boolean {
   return document.activeElement === null || document.activeElement === document.body;
 }
 
-function focusHeading(): void {
-  document.querySelector<HTMLElement>("main h1")?.focus({ preventScroll: true });
+function focusView(): void {
+  // The rest of the page cannot have the focus while a dialog is open.
+  const dialog = [...document.querySelectorAll("dialog[open]")].at(-1);
+  const target = dialog === undefined ? document.querySelector<HTMLElement>("main h1") : dialog.querySelector<HTMLElement>(".dialog-head button");
+  target?.focus({ preventScroll: true });
 }

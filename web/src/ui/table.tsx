@@ -1,6 +1,7 @@
 // Tables, and the lists of a resource.
 
 import type { ComponentChildren } from "preact";
+import { useEffect } from "preact/hooks";
 import type { Resource } from "../api/resource";
 import { Button, Loaded } from "./parts";
 
@@ -87,6 +88,12 @@ interface Pages {
 /** One page of a list, with the buttons for the other pages. */
 export function PagedList<T extends Pages, Item>({ onPage, ...list }: ItemListProps<T, Item> & { onPage: (page: number) => void }) {
   const data = list.of.data;
+  // The last rows of a page were removed, or its address is old.
+  const last = Math.max(1, data?.totalPages ?? 1);
+  const isPastEnd = data !== undefined && data.page > last;
+  useEffect(() => {
+    if (isPastEnd) onPage(last);
+  }, [isPastEnd, last]);
   return (
     <>
       <ItemList {...list} />

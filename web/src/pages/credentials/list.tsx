@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
-import { useFilter, usePage } from "../../router/location";
+import { useDialog, useFilter, usePage } from "../../router/location";
 import { to } from "../../router/match";
 import { Check, Search, Select } from "../../ui/fields";
 import { Confirm, Dialog, SecretDialog } from "../../ui/dialog";
@@ -21,8 +21,8 @@ export function Credentials() {
   const [type, setType] = useFilter("type");
   const [status, setStatus] = useFilter("status");
   const [page, setPage] = usePage();
-  const [isNew, setNew] = useFilter("new");
-  const [chosen, setChosen] = useFilter("credential");
+  const [isNew, setNew] = useDialog("new");
+  const [chosen, setChosen] = useDialog("credential");
   const [secret, setSecret] = useState<string | undefined>(undefined);
   const list = useResource(`credentials/${q}/${type}/${status}/${page}`, (signal) =>
     call("get", "/api/credentials", {

@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { call } from "../../api/client";
 import { useUser } from "../../api/data";
 import { invalidate, useResource } from "../../api/resource";
-import { useFilter, usePage } from "../../router/location";
+import { useDialog, useFilter, usePage } from "../../router/location";
 import { Confirm, Dialog } from "../../ui/dialog";
 import { Field, Search } from "../../ui/fields";
 import { Form } from "../../ui/form";
@@ -55,7 +55,7 @@ interface ListProps {
 function List({ title, kind, columns, load, suspend, resume, setOperator, more }: ListProps) {
   const [q, setQ] = useFilter("q");
   const [page, setPage] = usePage();
-  const [chosen, setChosen] = useFilter("chosen");
+  const [chosen, setChosen] = useDialog("chosen");
   const [suspended, setSuspended] = useState<Row | undefined>(undefined);
   const [resumed, setResumed] = useState<Row | undefined>(undefined);
   const [appointed, setAppointed] = useState<Row | undefined>(undefined);

@@ -1,24 +1,16 @@
 // The browser sessions of a user, for operators.
 
 import { useState } from "preact/hooks";
-import { call } from "../../api/client";
-import { useResource } from "../../api/resource";
-import { useAction } from "../../ui/action";
-import { Button, Failure, Loaded, Pill, Time } from "../../ui/parts";
+import { call, type Control } from "../../api/client";
+import { invalidate, useResource } from "../../api/resource";
+import { Confirm } from "../../ui/dialog";
+import { Button, Loaded, Pill, Time } from "../../ui/parts";
 import { Table } from "../../ui/table";
-import { toast } from "../../ui/toasts";
 
 export function UserSessions({ user }: { user: string }) {
   const key = `installation/users/sessions/${user}`;
-  const [asked, setAsked] = useState<string | undefined>(undefined);
-  const { isBusy, error, run } = useAction(key);
+  const [ended, setEnded] = useState<Control<"BrowserSession"> | undefined>(undefined);
   const list = useResource(key, (signal) => call("get", "/api/operator/users/{user_id}/sessions", { path: { user_id: user }, signal }), { every: 30_000 });
-  const end = (id: string) =>
-    run(async () => {
-      await call("delete", "/api/operator/users/{user_id}/sessions/{session_id}", { path: { user_id: user, session_id: id } });
-      setAsked(undefined);
-      toast("The session has ended.");
-    });
   return (
     <section>
       <h3>Sessions</h3>
@@ -42,18 +34,9 @@ export function UserSessions({ user }: { user: string }) {
                     <Time at={one.lastSeenAt} />
                   </td>
                   <td class="end">
-                    {asked === one.id ? (
-                      <div class="buttons">
-                        <Button look="grave" isBusy={isBusy} onClick={() => end(one.id)}>
-                          End now
-                        </Button>
-                        <Button onClick={() => setAsked(undefined)}>Cancel</Button>
-                      </div>
-                    ) : (
-                      <Button look="bare" onClick={() => setAsked(one.id)}>
-                        End
-                      </Button>
-                    )}
+                    <Button look="bare" onClick={() => setEnded(one)}>
+                      End
+                    </Button>
                   </td>
                 </tr>
               ))}
@@ -61,7 +44,20 @@ export function UserSessions({ user }: { user: string }) {
           )
         }
       </Loaded>
-      {error !== undefined && <Failure error={error} />}
+      {ended !== undefined && (
+        <Confirm
+          title="End the session"
+          verb="End the session"
+          done="The session has ended."
+          onClose={() => setEnded(undefined)}
+          action={async () => {
+            await call("delete", "/api/operator/users/{user_id}/sessions/{session_id}", { path: { user_id: user, session_id: ended.id } });
+            invalidate(key);
+          }}
+        >
+          The user is signed out of {ended.userAgent ?? "a browser of an unknown kind"}, and of all tunnels.
+        </Confirm>
+      )}
     </section>
   );
 }

@@ -5,8 +5,8 @@ import { useProject } from "../../api/data";
 import { count } from "../../format/text";
 import type { Client } from "../../live/objects";
 import { useLive } from "../../live/project";
-import { useFilter } from "../../router/location";
-import { to } from "../../router/match";
+import { useDialog, useFilter } from "../../router/location";
+import { to, withQuery } from "../../router/match";
 import { Dialog } from "../../ui/dialog";
 import { Search } from "../../ui/fields";
 import { Card, Empty, Facts, Labels, Page, Skeleton, Status } from "../../ui/parts";
@@ -19,7 +19,7 @@ import { LivePill, LiveState } from "./overview";
 export function Clients({ project }: { project: string }) {
   const live = useLive(project);
   const [search, setSearch] = useFilter("q");
-  const [chosen, setChosen] = useFilter("client");
+  const [chosen, setChosen] = useDialog("client");
   const found = useMemo(() => filterClients(live.objects.sortedClients, search), [live.objects.sortedClients, search]);
   const tunnels = useMemo(() => {
     const counts = new Map<string, number>();
@@ -80,13 +80,14 @@ export function Clients({ project }: { project: string }) {
                 </li>
               ))}
           </ul>
+          {(tunnels.get(client.id) ?? 0) > SHOWN_TUNNELS && <a href={withQuery(`${base}/tunnels`, { q: client.id })}>All {count(tunnels.get(client.id) ?? 0)} tunnels</a>}
         </Dialog>
       )}
     </Page>
   );
 }
 
-/** Tunnels in the dialog of a client; the list of tunnels finds the others by its id. */
+/** Tunnels in the dialog of a client. The list of tunnels has all of them. */
 const SHOWN_TUNNELS = 50;
 
 function Row({ client, tunnels, style, onOpen }: { client: Client; tunnels: number; style: { top: string; height: string }; onOpen: () => void }) {

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
 import { words } from "../../format/text";
-import { useFilter } from "../../router/location";
+import { useDialog } from "../../router/location";
 import { useAction } from "../../ui/action";
 import { Confirm, Dialog } from "../../ui/dialog";
 import { Field, Select } from "../../ui/fields";
@@ -20,7 +20,7 @@ type Domain = Control<"Domain">;
 export function Domains({ project }: { project: string }) {
   const rights = useProjectRights(project);
   const mayWrite = rights.may("account.projects.read-write");
-  const [isNew, setNew] = useFilter("new");
+  const [isNew, setNew] = useDialog("new");
   const domains = useResource(`project/${project}/domains`, async (signal) => (await call("get", "/api/projects/tunnels/{project_id}/domains", { path: { project_id: project }, signal })).domains, { every: 10_000 });
   return (
     <Page

@@ -3,7 +3,7 @@
 import { call } from "../../api/client";
 import { useResource } from "../../api/resource";
 import { words } from "../../format/text";
-import { useFilter, usePage } from "../../router/location";
+import { useDialog, useFilter, usePage } from "../../router/location";
 import { Select } from "../../ui/fields";
 import { Dialog } from "../../ui/dialog";
 import { Card, Empty, Json, Page, Pill, Time } from "../../ui/parts";
@@ -16,7 +16,7 @@ export function Events({ project }: { project: string }) {
   const [type, setType] = useFilter("type");
   const [timeline, setTimeline] = useFilter("timeline", "24h");
   const [page, setPage] = usePage();
-  const [chosen, setChosen] = useFilter("event");
+  const [chosen, setChosen] = useDialog("event");
   const events = useResource(
     `project/${project}/events/${type}/${timeline}/${page}`,
     (signal) =>

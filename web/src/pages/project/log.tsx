@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 import { bothZones, bytes, localSeconds, millis } from "../../format/text";
 import { statusClass, type Visit } from "../../format/visit";
 import { useLog } from "../../live/use-log";
-import { useFilter } from "../../router/location";
+import { useDialog, useFilter } from "../../router/location";
 import { to } from "../../router/match";
 import { Dialog } from "../../ui/dialog";
 import { Search, Select } from "../../ui/fields";
@@ -26,7 +26,7 @@ export function RequestLog({ project, tunnel = "" }: { project: string; tunnel?:
   const [status, setStatus] = useFilter("status");
   const [from, setFrom] = useFilter("from");
   const [reference, setReference] = useFilter("reference");
-  const [chosen, setChosen] = useFilter("visit");
+  const [chosen, setChosen] = useDialog("visit");
   const [isFollowing, setFollowing] = useState(true);
   const log = useLog(project, { q, outcome, tunnel, reference: /^[0-9a-f]{24}$/.test(reference.trim()) ? reference.trim() : "", timeline }, isFollowing);
   const found = useMemo(

@@ -3,13 +3,13 @@
 import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
-import { useFilter } from "../../router/location";
+import { useDialog, usePage } from "../../router/location";
 import { to } from "../../router/match";
 import { Confirm, Dialog } from "../../ui/dialog";
 import { Field, Select } from "../../ui/fields";
 import { Form } from "../../ui/form";
 import { Button, ButtonLink, Card, Empty, Labels, Page, Status, Time } from "../../ui/parts";
-import { ItemList, Table } from "../../ui/table";
+import { PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 import { formatLabels, parseLabels } from "./labels";
 import { useProjectRights } from "./rights";
@@ -18,11 +18,12 @@ type Server = Control<"WebttyServer">;
 
 export function Servers({ project }: { project: string }) {
   const mayWrite = useProjectRights(project).may("network.webtty-servers.read-write");
-  const [show, setShow] = useFilter("show");
-  const [id, setId] = useFilter("server");
+  const [show, setShow] = useDialog("show");
+  const [id, setId] = useDialog("server");
+  const [page, setPage] = usePage();
   const servers = useResource(
-    `project/${project}/servers`,
-    (signal) => call("get", "/api/projects/tunnels/{project_id}/webtty/servers", { path: { project_id: project }, query: { pageSize: 100 }, signal }),
+    `project/${project}/servers/${page}`,
+    (signal) => call("get", "/api/projects/tunnels/{project_id}/webtty/servers", { path: { project_id: project }, query: { page, pageSize: 50 }, signal }),
     { every: 15_000 },
   );
   const chosen = servers.data?.servers.find((one) => one.id === id);
@@ -47,9 +48,10 @@ export function Servers({ project }: { project: string }) {
       }
     >
       <Card isFlush>
-        <ItemList
+        <PagedList
           of={servers}
           items={(list) => list.servers}
+          onPage={setPage}
           empty={
             <Empty icon="terminal" title="No registered server">
               <p class="quiet">
@@ -95,7 +97,7 @@ export function Servers({ project }: { project: string }) {
               ))}
             </Table>
           )}
-        </ItemList>
+        </PagedList>
       </Card>
       {show === "new" && mayWrite && (
         <Dialog title="Register a server" onClose={close}>

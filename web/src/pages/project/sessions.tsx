@@ -6,7 +6,7 @@ import { call, callEngine } from "../../api/client";
 import { FULL_PAGE, useProject } from "../../api/data";
 import { useResource } from "../../api/resource";
 import { commandOf, durationOf, endOf, type Session, sessionParams } from "../../format/session";
-import { useFilter } from "../../router/location";
+import { useDialog, useFilter } from "../../router/location";
 import { to as path } from "../../router/match";
 import { useNow } from "../../ui/clock";
 import { Day, Select } from "../../ui/fields";
@@ -24,7 +24,7 @@ const MOST = 1000;
 
 export function Sessions({ project }: { project: string }) {
   const [tab] = useFilter("tab", "sessions");
-  const [chosen, setChosen] = useFilter("session");
+  const [chosen, setChosen] = useDialog("session");
   const mayRead = useProjectRights(project).may("webtty.logs.read-only");
   const here = `${path("/projects/:id", { id: project })}/recordings`;
   const names = useSessionNames(project);

@@ -7,7 +7,7 @@ import { agentSettings } from "../../format/settings";
 import type { Client, Tunnel as LiveTunnel } from "../../live/objects";
 import { type LiveView, useLive } from "../../live/project";
 import { successorOf } from "../../live/successor";
-import { navigate, useAddress, useFilter } from "../../router/location";
+import { navigate, useAddress, useDialog, useFilter } from "../../router/location";
 import { to, withQuery } from "../../router/match";
 import { Button, ButtonLink, Card, Code, Empty, Facts, Page, Pill, Skeleton, Status, Tabs, Time } from "../../ui/parts";
 import { Table } from "../../ui/table";
@@ -22,7 +22,7 @@ import { Takedowns } from "./takedowns";
 
 export function TunnelPage({ project, id }: { project: string; id: string }) {
   const live = useLive(project);
-  const [dialog, setDialog] = useFilter("show");
+  const [dialog, setDialog] = useDialog("show");
   // A token for visitors is shown once, also while the agent reconnects.
   const tunnel = useTunnel(live, project, id, dialog === "share");
   const isOnline = live.objects.tunnels.has(id);

@@ -7,7 +7,7 @@ import type { Tunnel } from "../../live/objects";
 import { useLive } from "../../live/project";
 import { requestsOf } from "../../live/traffic";
 import { useTraffic } from "../../live/use-traffic";
-import { navigate, useFilter } from "../../router/location";
+import { navigate, useDialog, useFilter } from "../../router/location";
 import { to, withQuery } from "../../router/match";
 import { Search, Select } from "../../ui/fields";
 import { Button, ButtonLink, Card, Empty, Labels, Page, Skeleton, Status, Time } from "../../ui/parts";
@@ -34,8 +34,8 @@ export function Tunnels({ project }: { project: string }) {
   const [visibility, setVisibility] = useFilter("visibility");
   const [label, setLabel] = useFilter("label");
   const found = useMemo(() => filterTunnels(live.objects.sortedTunnels, { search, protocol, visibility, label }), [live.objects.sortedTunnels, search, protocol, visibility, label]);
-  const [dialog, setDialog] = useFilter("show");
-  const [chosenId, setChosen] = useFilter("tunnel");
+  const [dialog, setDialog] = useDialog("show");
+  const [chosenId, setChosen] = useDialog("tunnel");
   const chosen = live.objects.tunnels.get(chosenId);
   const shared = useShared(chosen, chosenId);
   const open = (show: string, id: string) => {

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
 import { millis, words } from "../../format/text";
-import { navigate, useFilter, usePage } from "../../router/location";
+import { navigate, useDialog, useFilter, usePage } from "../../router/location";
 import { to } from "../../router/match";
 import { useAction } from "../../ui/action";
 import { Confirm, Dialog, SecretDialog } from "../../ui/dialog";
@@ -22,7 +22,7 @@ const OVERLAP_SECONDS = 86_400;
 
 export function WebhookPage({ project, id }: { project: string; id: string }) {
   const mayWrite = useProjectRights(project).may("network.webhooks.read-write");
-  const [show, setShow] = useFilter("show");
+  const [show, setShow] = useDialog("show");
   const [secret, setSecret] = useState<string | undefined>(undefined);
   const { isBusy, error, run } = useAction(`project/${project}/webhooks`);
   const path = { project_id: project, webhook_id: id };
@@ -114,7 +114,7 @@ function Deliveries({ project, webhook, mayWrite }: { project: string; webhook: 
   const [status, setStatus] = useFilter("status");
   const [type, setType] = useFilter("type");
   const [page, setPage] = usePage();
-  const [chosen, setChosen] = useFilter("delivery");
+  const [chosen, setChosen] = useDialog("delivery");
   const deliveries = useResource(
     `project/${project}/webhooks/${webhook}/deliveries/${status}/${type}/${page}`,
     (signal) =>

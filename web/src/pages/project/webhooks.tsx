@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { call, type Control } from "../../api/client";
 import { invalidate, useResource } from "../../api/resource";
 import { words } from "../../format/text";
-import { useFilter } from "../../router/location";
+import { useDialog } from "../../router/location";
 import { to } from "../../router/match";
 import { Dialog, SecretDialog } from "../../ui/dialog";
 import { Check, Field } from "../../ui/fields";
@@ -30,7 +30,7 @@ export const EVENT_TYPES: readonly EventType[] = [
 
 export function Webhooks({ project }: { project: string }) {
   const mayWrite = useProjectRights(project).may("network.webhooks.read-write");
-  const [isNew, setNew] = useFilter("new");
+  const [isNew, setNew] = useDialog("new");
   const [secret, setSecret] = useState<string | undefined>(undefined);
   const webhooks = useResource(
     `project/${project}/webhooks`,

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { call } from "../../api/client";
 import { useWorkspaces } from "../../api/data";
 import { invalidate } from "../../api/resource";
-import { navigate, useFilter } from "../../router/location";
+import { navigate, useDialog } from "../../router/location";
 import { to } from "../../router/match";
 import { Dialog } from "../../ui/dialog";
 import { Field } from "../../ui/fields";
@@ -14,7 +14,7 @@ import { ItemList, Table } from "../../ui/table";
 
 export function Workspaces() {
   const workspaces = useWorkspaces();
-  const [isNew, setNew] = useFilter("new");
+  const [isNew, setNew] = useDialog("new");
   return (
     <Page title="Workspaces" note="People who share projects." actions={<Button look="main" icon="plus" onClick={() => setNew("1")}>New workspace</Button>}>
       <Card isFlush>

@@ -6,13 +6,13 @@ import { useRights, useUser } from "../../api/data";
 import { invalidate, useResource } from "../../api/resource";
 import { givable, isRole, may, type Permission, type Role, ROLE_TEXT, ROLES } from "../../api/roles";
 import { PERMISSIONS } from "../../generated/permissions";
-import { useFilter, navigate, usePage } from "../../router/location";
+import { navigate, useDialog, useFilter, usePage } from "../../router/location";
 import { useAction } from "../../ui/action";
 import { Confirm, Dialog, SecretDialog } from "../../ui/dialog";
 import { Field, Search, Select } from "../../ui/fields";
 import { Form } from "../../ui/form";
 import { Button, Card, Empty, Failure, Page, Status, Time } from "../../ui/parts";
-import { ItemList, PagedList, Table } from "../../ui/table";
+import { PagedList, Table } from "../../ui/table";
 import { toast } from "../../ui/toasts";
 
 type Member = Control<"Member">;
@@ -20,8 +20,8 @@ type Member = Control<"Member">;
 export function Members({ workspace }: { workspace: string }) {
   const rights = useRights(workspace);
   const mayManage = rights.may("account.workspace-protection.read-write");
-  const [isNew, setNew] = useFilter("new");
-  const [show, setShow] = useFilter("show");
+  const [isNew, setNew] = useDialog("new");
+  const [show, setShow] = useDialog("show");
   const [url, setUrl] = useState<string | undefined>(undefined);
   return (
     <Page
@@ -152,14 +152,15 @@ function MemberRow({ workspace, member, isSelf, role, mayManage, onRemove }: { w
 
 function Invitations({ workspace }: { workspace: string }) {
   const [revoked, setRevoked] = useState<Control<"Invitation"> | undefined>(undefined);
+  const [page, setPage] = usePage("invitations");
   const invitations = useResource(
-    `workspace/${workspace}/invitations`,
-    (signal) => call("get", "/api/workspaces/{workspace_id}/invitations", { path: { workspace_id: workspace }, query: { pageSize: 100 }, signal }),
+    `workspace/${workspace}/invitations/${page}`,
+    (signal) => call("get", "/api/workspaces/{workspace_id}/invitations", { path: { workspace_id: workspace }, query: { page, pageSize: 50 }, signal }),
     { every: 30_000 },
   );
   return (
     <Card isFlush title="Invitations">
-      <ItemList of={invitations} items={(list) => list.invitations} empty={<Empty icon="members" title="No invitation" />}>
+      <PagedList of={invitations} items={(list) => list.invitations} empty={<Empty icon="members" title="No invitation" />} onPage={setPage}>
         {(list) => (
           <ul class="plain rows">
             {list.map((one) => (
@@ -182,7 +183,7 @@ function Invitations({ workspace }: { workspace: string }) {
             ))}
           </ul>
         )}
-      </ItemList>
+      </PagedList>
       {revoked !== undefined && (
         <Confirm
           title={`Revoke the invitation of ${revoked.email}`}
