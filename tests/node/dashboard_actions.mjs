@@ -16,6 +16,8 @@ await drive(async (world) => {
   const page = await world.open({ viewport: { width: 1440, height: 900 } });
   await signIn(world, page, world.given.email);
   await tunnels(world, page);
+  await filters(world, page);
+  await unknown(world, page);
   await palette(world, page);
   await credential(page);
   await members(world, page);
@@ -50,6 +52,43 @@ async function tunnels(world, page) {
   await page.getByRole("link", { name: "Access", exact: true }).click();
   await page.getByRole("region", { name: "Rules" }).waitFor();
   await accessible(page, "the access rules of a tunnel");
+  page.clean();
+}
+
+/** Filters are in the address: Back and a reload keep them, and one button removes them. */
+async function filters({ given }, page) {
+  await page.goto(`/projects/${given.project}/tunnels`);
+  const label = page.getByLabel("Label, as name or name=value");
+  const protocol = page.getByLabel("Protocol", { exact: true });
+  const one = page.getByRole("region", { name: "1 tunnels" }).getByRole("link").filter({ hasText: "shop" });
+  const nothing = page.getByRole("heading", { name: "Nothing matches" });
+  await label.fill("team=web");
+  await one.waitFor();
+  await protocol.selectOption("tcp");
+  await nothing.waitFor();
+  await accessible(page, "filters that no tunnel matches");
+  await page.reload();
+  await nothing.waitFor();
+  assert.deepEqual([await label.inputValue(), await protocol.inputValue()], ["team=web", "tcp"]);
+  await page.goBack();
+  await one.waitFor();
+  assert.deepEqual([await label.inputValue(), await protocol.inputValue()], ["team=web", ""]);
+  await label.fill("team=none");
+  await nothing.waitFor();
+  await page.getByRole("button", { name: "Show all tunnels" }).click();
+  await page.getByRole("region", { name: /^\d+ tunnels$/ }).getByRole("link").filter({ hasText: "shop" }).waitFor();
+  assert.equal(new URL(page.url()).search, "");
+  page.clean();
+}
+
+/** Addresses without a page say so, and lead on. */
+async function unknown({ given }, page) {
+  for (const path of [`/projects/${given.project}/nothing`, "/workspaces/a/b/c", "/installation/nothing"]) {
+    await page.goto(path);
+    await page.getByRole("heading", { level: 1, name: "Nothing is here" }).waitFor();
+    await page.getByRole("main").getByRole("link", { name: "Your projects" }).waitFor();
+    await accessible(page, `the unknown address ${path}`);
+  }
   page.clean();
 }
 

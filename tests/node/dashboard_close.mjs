@@ -33,6 +33,7 @@ await drive(async (world) => {
     const page = await world.open({ viewport: { width: 1440, height: 900 }, permissions: ["clipboard-read", "clipboard-write"] });
     await signIn(world, page, world.given.email);
     await share(world, page, guarded, other);
+    await refusedVisit(world, page);
     await start("--name", "guarded", "--token-auth");
     const fair = await start("--name", "fair");
     await close(world, page, fair);
@@ -74,6 +75,38 @@ async function share(world, page, guarded, other) {
   await dialog.waitFor({ state: "detached" });
   await page.goto("/credentials");
   await page.getByRole("row").filter({ hasText: "visit guarded" }).getByText("bounded").waitFor();
+  page.clean();
+}
+
+/**
+ * The refused visit is in the log. Filters are in the address, so that Back and a reload keep them. The entry
+ * names the rule, the reference and the next step.
+ */
+async function refusedVisit(world, page) {
+  await page.goto(`/projects/${world.given.project}/requests`);
+  const outcome = page.getByLabel("Outcome", { exact: true });
+  const visitor = page.getByLabel("Address or user of the visitor");
+  await outcome.selectOption("denied");
+  await page.getByLabel("Search host, path and address").fill("guarded");
+  const row = page.getByRole("button").filter({ hasText: "guarded" }).filter({ hasText: "401" }).first();
+  await row.waitFor();
+  await visitor.fill("192.0.2.1");
+  await page.getByRole("heading", { name: "Nothing matches" }).waitFor();
+  await visitor.fill("127.0.0.1");
+  await row.click();
+  const details = page.getByRole("dialog");
+  await details.getByText("Visitors need a valid token.").waitFor();
+  await details.getByText("Next step: Send a valid token").waitFor();
+  await details.getByRole("definition").getByText("token", { exact: true }).waitFor();
+  const explain = await details.locator("code").filter({ hasText: /^svc explain [0-9a-f]{24}$/ }).innerText();
+  await details.getByText(explain.split(" ").at(-1), { exact: true }).waitFor();
+  await accessible(page, "the details of a refused visit");
+  await page.reload();
+  await details.getByText("Next step: Send a valid token").waitFor();
+  await page.goBack();
+  await details.waitFor({ state: "detached" });
+  await row.waitFor();
+  assert.deepEqual([await outcome.inputValue(), await visitor.inputValue()], ["denied", "127.0.0.1"]);
   page.clean();
 }
 

@@ -35,7 +35,7 @@ await drive(async (world) => {
     const colleague = await world.open({ expected: [401, 403, 404] });
     await join(world, page, colleague, COLLEAGUE);
     await users(world, page, colleague);
-    await takedown(page, async (path) => await statusOf(world, agents[0], path), new URL(agents[0].online.forwarding).hostname);
+    await takedown(world, page, async (path) => await statusOf(world, agents[0], path), new URL(agents[0].online.forwarding).hostname);
     await engines(page);
     await suspendAndResume(page, "workspaces", world.given.workspace);
     await suspendAndResume(page, "projects", world.given.project);
@@ -201,7 +201,7 @@ async function users(world, page, colleague) {
 }
 
 /** Visitors of an address are refused at once, and reach the tunnel again after the end of it. */
-async function takedown(page, statusOf, hostname) {
+async function takedown({ given: { project } }, page, statusOf, hostname) {
   await page.goto("/installation/takedowns");
   await page.getByRole("button", { name: "Take down an address" }).click();
   const form = page.getByRole("dialog", { name: "Take down an address" });
@@ -211,12 +211,24 @@ async function takedown(page, statusOf, hostname) {
   await form.getByRole("button", { name: "Take down", exact: true }).click();
   await page.getByText(`${hostname} is taken down.`).waitFor();
   await becomes(403, statusOf);
+  // The members of the project read the reason with their tunnels.
+  await page.goto(`/projects/${project}/tunnels`);
+  const notice = page.getByRole("alert").filter({ hasText: "An operator took down" });
+  await notice.getByText("a copy of another site").waitFor();
+  await notice.getByText(hostname, { exact: true }).waitFor();
+  await accessible(page, "tunnels with an address that was taken down");
+  await page.goto("/installation/takedowns");
   const row = page.getByRole("row").filter({ hasText: hostname });
   await row.getByText("a copy of another site").waitFor();
   await row.getByRole("button", { name: "Restore" }).click();
   await page.getByRole("dialog", { name: `Restore ${hostname}` }).getByRole("button", { name: "Restore", exact: true }).click();
   await page.getByText(`${hostname} is restored.`).waitFor();
   await becomes(200, statusOf);
+  const listed = page.waitForResponse((response) => response.url().endsWith(`/projects/tunnels/${project}/takedowns`));
+  await page.goto(`/projects/${project}/tunnels`);
+  assert.deepEqual((await (await listed).json()).takedowns, []);
+  await page.getByRole("region", { name: "1 tunnels" }).waitFor();
+  assert.equal(await notice.count(), 0, "the members still read of the takedown");
   page.clean();
 }
 

@@ -15,9 +15,10 @@ await drive(async (world) => {
   await page.goto(`/projects/${owner.project}/settings`);
   await reservesToTheLimit(page, owner, `${domain}:${first}`, `${domain}:${last}`);
   await releases(page, first);
-  const stranger = await world.open({ expected: [409] });
+  const stranger = await world.open({ expected: [404, 409] });
   await signIn(world, stranger, other.email);
   await exhausted(stranger, other);
+  await foreign(stranger, owner);
   // The project that released the port gets it back.
   await reserve(page);
   await row(page, first).waitFor();
@@ -93,6 +94,13 @@ async function exhausted(page, { project }) {
   await refusal.getByText("No port of the cluster is free. The operator of the platform can add some").waitFor();
   await card(page).getByRole("heading", { name: "No reserved port" }).waitFor();
   await accessible(page, "a range of ports that is exhausted");
+}
+
+/** The pages of another tenant's project show that it does not exist for this user, and nothing of it. */
+async function foreign(page, { project }) {
+  await page.goto(`/projects/${project}/settings`);
+  await page.getByRole("alert").getByText("It was deleted, or your role no longer shows it.").first().waitFor();
+  assert.equal(await card(page).count(), 0, "the ports of another project are shown");
 }
 
 async function counted(page, { project }) {

@@ -86,7 +86,7 @@ interface Pages {
 }
 
 /** One page of a list, with the buttons for the other pages. */
-export function PagedList<T extends Pages, Item>({ onPage, ...list }: ItemListProps<T, Item> & { onPage: (page: number) => void }) {
+export function PagedList<T extends Pages, Item>({ onPage, name, ...list }: ItemListProps<T, Item> & { onPage: (page: number) => void; name?: string }) {
   const data = list.of.data;
   // The last rows of a page were removed, or its address is old.
   const last = Math.max(1, data?.totalPages ?? 1);
@@ -97,15 +97,16 @@ export function PagedList<T extends Pages, Item>({ onPage, ...list }: ItemListPr
   return (
     <>
       <ItemList {...list} />
-      {data !== undefined && <Paging of={data} onPage={onPage} />}
+      {data !== undefined && <Paging of={data} onPage={onPage} name={name} />}
     </>
   );
 }
 
-export function Paging({ of: { page, totalPages, total }, onPage }: { of: Pages; onPage: (page: number) => void }) {
+/** `name` is that of the list, on a page with several ones. */
+export function Paging({ of: { page, totalPages, total }, onPage, name = "the list" }: { of: Pages; onPage: (page: number) => void; name?: string | undefined }) {
   if (totalPages <= 1) return null;
   return (
-    <nav class="paging" aria-label="Pages">
+    <nav class="paging" aria-label={`Pages of ${name}`}>
       <span class="quiet small number">
         Page {page} of {totalPages} · {total} in all
       </span>

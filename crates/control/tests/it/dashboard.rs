@@ -2,6 +2,7 @@
 
 mod document;
 mod engine;
+mod lists_chromium;
 mod live;
 mod session;
 mod streams;

@@ -160,7 +160,7 @@ function Invitations({ workspace }: { workspace: string }) {
   );
   return (
     <Card isFlush title="Invitations">
-      <PagedList of={invitations} items={(list) => list.invitations} empty={<Empty icon="members" title="No invitation" />} onPage={setPage}>
+      <PagedList of={invitations} items={(list) => list.invitations} empty={<Empty icon="members" title="No invitation" />} onPage={setPage} name="the invitations">
         {(list) => (
           <ul class="plain rows">
             {list.map((one) => (

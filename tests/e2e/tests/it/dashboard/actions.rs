@@ -12,7 +12,8 @@ use serde_json::json;
 fn an_owner_does_the_main_action_of_each_page_and_a_viewer_none() -> Result<()> {
     let platform = Platform::up()?;
     let service = Peer::start("inspected_service.mjs")?;
-    let _web = platform.forward(service.address()?, &["--name", "shop"])?;
+    let args = ["--name", "shop", "--label", "team=web"];
+    let _web = platform.forward(service.address()?, &args)?;
     let create = ["webtty", "server", "create", "build", "--enroll"];
     let created = platform.svc_json(&create)?;
     let id = created["id"].as_str().context("no id")?;
@@ -24,6 +25,13 @@ fn an_owner_does_the_main_action_of_each_page_and_a_viewer_none() -> Result<()> 
     platform.svc(&[&["webtty", "client", "build"], &echo[..]].concat())?;
     let given = json!({"workspace": platform.ready()["workspace_id"]});
     platform.node_with("dashboard_actions.mjs", given)?;
+    Ok(())
+}
+
+/// OA-2: the credentials of a user list an application that they approved, and end its access.
+#[test]
+fn oa_2_a_connected_application_is_revoked_on_the_page_of_credentials() -> Result<()> {
+    Platform::up()?.node("dashboard_application.mjs")?;
     Ok(())
 }
 
