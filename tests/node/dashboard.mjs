@@ -24,6 +24,7 @@ await drive(async (world) => {
     const admin = await world.open({ permissions: ["clipboard-read", "clipboard-write"] });
     const forwarding = await firstMinute(world, admin, port, agents);
     await requests(world, admin, forwarding);
+    await overview(world, admin, port, agents);
     await hostile(world, admin, port, agents);
     await lostRole(world, admin);
     await signedOut(world, admin);
@@ -95,6 +96,43 @@ async function requests(world, page, forwarding) {
   await details.getByText("Reference").waitFor();
   await page.keyboard.press("Escape");
   await details.waitFor({ state: "detached" });
+  await page.goto(`/projects/${world.given.project}/requests?visit=gone`);
+  const notice = page.getByRole("status").filter({ hasText: "The request of this address is not among those below" });
+  await notice.getByRole("button", { name: "Show the log" }).click();
+  await notice.waitFor({ state: "detached" });
+  await row.waitFor();
+  page.clean();
+}
+
+/**
+ * The overview counts the visit, draws it in each range, which is in the address, and shows a tunnel that
+ * comes and goes.
+ */
+async function overview(world, page, port, agents) {
+  const { engine_url: engine, token, project } = world.given;
+  await page.goto(`/projects/${project}`);
+  const graph = page.getByRole("img", { name: /^Requests per second\. [1-9]\d* requests?, / });
+  await graph.waitFor();
+  const range = page.getByLabel("Range", { exact: true });
+  for (const value of ["15m", "30d"]) {
+    await range.selectOption(value);
+    await page.waitForURL((address) => address.searchParams.get("range") === value);
+    await graph.waitFor();
+  }
+  await page.reload();
+  await graph.waitFor();
+  assert.equal(await range.inputValue(), "30d");
+  await accessible(page, "the overview of a project with traffic");
+  await page.getByText("Live", { exact: true }).first().waitFor();
+  const agent = await startAgent(world, ["forward", port, "--name", "brief", "--engine", engine, "--token", token]);
+  agents.push(agent);
+  const events = page.getByRole("list", { name: "Events, newest first" }).getByRole("listitem").filter({ hasText: "brief" });
+  const row = page.getByRole("row").filter({ hasText: "brief" });
+  await events.filter({ hasText: "Tunnel created" }).waitFor();
+  await row.waitFor();
+  agent.kill();
+  await events.filter({ hasText: "Tunnel deleted" }).waitFor();
+  await row.waitFor({ state: "detached" });
   page.clean();
 }
 

@@ -48,6 +48,15 @@ export function RequestLog({ project, tunnel = "" }: { project: string; tunnel?:
         </Button>
       </div>
       {log.error !== undefined && <Failure error={log.error} />}
+      {chosen !== "" && visit === undefined && log.visits !== undefined && (
+        <div class="note is-warn" role="status">
+          <strong>The request of this address is not among those below</strong>
+          <span>Choose a longer time, load older requests, or search its reference. Logs are kept as long as the plan states.</span>
+          <span>
+            <Button onClick={() => setChosen("", true)}>Show the log</Button>
+          </span>
+        </div>
+      )}
       <Card isFlush>
         {log.visits === undefined ? (
           log.error === undefined && <div class="rows"><div><Skeleton rows={6} /></div></div>
