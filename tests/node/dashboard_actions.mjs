@@ -81,7 +81,7 @@ async function filters({ given }, page) {
   page.clean();
 }
 
-/** Addresses without a page say so, and lead on. */
+/** Addresses without a page report it, and have a link to the projects. */
 async function unknown({ given }, page) {
   for (const path of [`/projects/${given.project}/nothing`, "/workspaces/a/b/c", "/installation/nothing"]) {
     await page.goto(path);

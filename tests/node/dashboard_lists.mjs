@@ -1,6 +1,6 @@
-// Lists of two pages: a dialog opens on the second page, which stays behind it, also after Back and a
+// Lists of two pages: a dialog opens on the second page, which stays behind it, also after a
 // reload. The removal of the last row of a page leads to the page before. An operator finds a user and
-// ends a session of theirs, and the user's open view says so.
+// ends a session of theirs, which the open view of the user reports.
 
 import assert from "node:assert/strict";
 

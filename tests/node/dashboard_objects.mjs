@@ -68,6 +68,7 @@ async function project(page) {
   await page.getByLabel("Name of the project").fill("renamed");
   await page.getByRole("button", { name: "Rename", exact: true }).click();
   await page.getByText("The project is renamed.").waitFor();
+  await transfer(page);
   await page.getByRole("button", { name: "Delete the project" }).click();
   const end = page.getByRole("dialog", { name: "Delete renamed" });
   await accessible(page, "the end of a project");
@@ -75,6 +76,22 @@ async function project(page) {
   await page.getByText("The project is deleted.").waitFor();
   await page.waitForURL(/\/projects$/);
   page.clean();
+}
+
+/** The project moves to another workspace of its owner. */
+async function transfer(page) {
+  const made = await send(page, "POST", "/api/workspaces", { name: "archive" });
+  assert.equal(made.status, 201, JSON.stringify(made));
+  await page.reload();
+  await page.getByRole("button", { name: "Transfer to another workspace" }).click();
+  const dialog = page.getByRole("dialog", { name: "Transfer renamed" });
+  await dialog.getByLabel("To the workspace").selectOption({ label: "archive" });
+  await accessible(page, "the transfer of a project");
+  await dialog.getByRole("button", { name: "Transfer", exact: true }).click();
+  await page.getByText("The project is transferred.").waitFor();
+  const id = new URL(page.url()).pathname.split("/")[2];
+  const moved = await send(page, "GET", `/api/projects/tunnels/${id}`);
+  assert.equal(moved.data.workspaceId, made.data.id);
 }
 
 /** The records of a domain, and its end. */
