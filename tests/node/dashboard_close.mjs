@@ -95,9 +95,9 @@ async function refusedVisit(world, page) {
   await visitor.fill("127.0.0.1");
   await row.click();
   const details = page.getByRole("dialog");
-  await details.getByText("Visitors need a valid token.").waitFor();
+  await details.getByText("Visitors need a valid token.").first().waitFor();
   await details.getByText("Next step: Send a valid token").waitFor();
-  await details.getByRole("definition").getByText("token", { exact: true }).waitFor();
+  await details.getByRole("definition").getByText("token", { exact: true }).first().waitFor();
   const explain = await details.locator("code").filter({ hasText: /^svc explain [0-9a-f]{24}$/ }).innerText();
   await details.getByText(explain.split(" ").at(-1), { exact: true }).waitFor();
   await accessible(page, "the details of a refused visit");

@@ -19,6 +19,8 @@ import { SessionDialog } from "./session";
 
 /** Sessions that are shown first. */
 const FIRST = 50;
+/** Pages of servers whose names are loaded: 500 servers, the limit of a project. */
+const MAX_SERVER_PAGES = 5;
 /** Most sessions in a response of the engine. */
 const MOST = 1000;
 
@@ -56,10 +58,16 @@ export interface SessionNames {
 
 function useSessionNames(project: string): SessionNames {
   const people = useMemberNames(useProject(project).data?.workspaceId);
-  const servers = useResource(`project/${project}/servers/names`, (signal) =>
-    call("get", "/api/projects/tunnels/{project_id}/webtty/servers", { path: { project_id: project }, query: { pageSize: FULL_PAGE }, signal }),
-  ).data;
-  return useMemo(() => ({ people, servers: new Map((servers?.servers ?? []).map((one) => [one.id, one.name])) }), [people, servers]);
+  const servers = useResource(`project/${project}/servers/names`, async (signal) => {
+    const all: { id: string; name: string }[] = [];
+    for (let page = 1; page <= MAX_SERVER_PAGES; page += 1) {
+      const list = await call("get", "/api/projects/tunnels/{project_id}/webtty/servers", { path: { project_id: project }, query: { page, pageSize: FULL_PAGE }, signal });
+      all.push(...list.servers);
+      if (page >= list.totalPages) break;
+    }
+    return all;
+  }).data;
+  return useMemo(() => ({ people, servers: new Map((servers ?? []).map((one) => [one.id, one.name])) }), [people, servers]);
 }
 
 export function personOf(session: Session, names: SessionNames): string {
