@@ -33,12 +33,25 @@ await drive(async (world) => {
     await rows(page, "tunnel-09999");
     await page.getByLabel("Search names, addresses and ids").fill(name(BURST));
     await page.getByRole("region", { name: "1 tunnels" }).waitFor();
+    await focusedRow(page, stream, BURST, name(BURST));
     page.clean();
   } finally {
     stream.close();
   }
   console.log(JSON.stringify({}));
 });
+
+/** The tunnel of the row that has the focus ends: the list has the focus then, and not the start of the page. */
+async function focusedRow(page, stream, at, name) {
+  const count = TUNNELS - BURST;
+  await page.getByLabel("Search names, addresses and ids").fill("");
+  await page.getByRole("region", { name: `${count} tunnels` }).waitFor();
+  const row = page.getByRole("link").filter({ hasText: name });
+  await row.focus();
+  stream.send([event("tunnel.deleted", tunnel(at), "focused")]);
+  await page.getByRole("region", { name: `${count - 1} tunnels` }).and(page.locator(":focus")).waitFor();
+  assert.equal(await row.count(), 0, "the row is still there");
+}
 
 /** The row with this name is there, and few others. */
 async function rows(page, name) {

@@ -1,7 +1,7 @@
 // A list of which only the visible rows exist, for thousands of rows.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 export interface RowStyle {
   readonly top: string;
@@ -22,6 +22,7 @@ const MARGIN = 8;
 
 export function Virtual<T>({ label, rows, height, narrowHeight = height, row }: VirtualProps<T>) {
   const box = useRef<HTMLDivElement>(null);
+  const focused = useRef<Element | null>(null);
   const [range, setRange] = useState({ top: 0, seen: 600 });
   const isNarrow = useNarrow();
   const each = isNarrow ? narrowHeight : height;
@@ -38,14 +39,31 @@ export function Virtual<T>({ label, rows, height, narrowHeight = height, row }: 
       isDue = true;
     };
     measure();
+    const onFocusIn = ({ target }: FocusEvent) => {
+      focused.current = target instanceof Element && target !== element ? target : null;
+    };
+    // Without another target, the row may be gone.
+    const onFocusOut = ({ relatedTarget }: FocusEvent) => {
+      if (relatedTarget !== null) focused.current = null;
+    };
+    element.addEventListener("focusin", onFocusIn);
+    element.addEventListener("focusout", onFocusOut);
     element.addEventListener("scroll", later, { passive: true });
     const observer = new ResizeObserver(later);
     observer.observe(element);
     return () => {
+      element.removeEventListener("focusin", onFocusIn);
+      element.removeEventListener("focusout", onFocusOut);
       element.removeEventListener("scroll", later);
       observer.disconnect();
     };
   }, []);
+  // A row that had the focus has ended, or was scrolled out of view: the keyboard continues in the list.
+  useLayoutEffect(() => {
+    if (focused.current?.isConnected !== false) return;
+    focused.current = null;
+    if (document.activeElement === document.body) box.current?.focus({ preventScroll: true });
+  });
   const total = rows.length * each;
   const [first, end] = visible(range.top, range.seen, each, rows.length);
   return (
