@@ -218,20 +218,6 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_hash_a_password_at_the_same_time_have_the_same_hash() {
-        let barrier = std::sync::Barrier::new(2);
-        let hash = || {
-            barrier.wait();
-            hashed("ann", "at the same time").unwrap()
-        };
-        let (one, other) = std::thread::scope(|scope| {
-            let other = scope.spawn(hash);
-            (hash(), other.join().unwrap())
-        });
-        assert_eq!(one, other);
-    }
-
-    #[test]
     fn a_byte_order_mark_is_not_part_of_the_first_line() {
         for text in ["ann:one\n", ":for everybody\n", "# a comment\nann:one\n"] {
             let marked = parse(&format!("\u{feff}{text}")).unwrap();
