@@ -23,12 +23,14 @@ const EDGES: &[(&str, &[&str])] = &[
     ("webauthn", &["types"]),
     ("http1", &[]),
     ("api", &["types"]),
+    ("ownership", &[]),
     // Layer 1, runtime: sockets and processes, independent of their use.
     ("transport", &["wire"]),
     ("pty", &[]),
     ("daemon", &["types"]),
     ("store", &["types"]),
     ("link", &["api", "types"]),
+    ("etcd", &["ownership", "types"]),
     ("dns", &[]),
     ("acme", &["daemon", "dns"]),
     // Layer 2, services. The two communicate only over the network.
@@ -40,8 +42,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "credentials",
             "daemon",
             "dns",
+            "etcd",
             "http1",
             "link",
+            "ownership",
             "transport",
             "tty",
             "types",
@@ -160,6 +164,7 @@ const BARRIERS: &[Barrier] = &[
             "webauthn",
             "http1",
             "api",
+            "ownership",
         ],
         never: &[
             "tokio", "mio", "socket2", "hyper", "axum", "reqwest", "sqlx",
@@ -222,6 +227,11 @@ const BARRIERS: &[Barrier] = &[
         reason: "the link carries what the platform says and does not know what it means",
     },
     Barrier {
+        crates: &["etcd"],
+        never: &["credentials", "daemon", "axum", "reqwest", "sqlx"],
+        reason: "the store of a cluster has names and owners, whatever they stand for",
+    },
+    Barrier {
         crates: &["svc"],
         never: &["testing"],
         reason: "what is shipped contains no test code",
@@ -237,6 +247,7 @@ const AGENT: Barrier = Barrier {
         "turn",
         "store",
         "link",
+        "etcd",
         "webauthn",
         "sqlx",
         "lettre",
