@@ -1,0 +1,151 @@
+//! The membership of an engine in a cluster, as the engine uses it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ownership::{Claimant, EngineId, Name, Owner, Server};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::warn;
+
+use crate::claims::{Claim, ClaimError};
+use crate::clock;
+use crate::membership::Membership;
+use crate::settings::Settings;
+use crate::status::Status;
+
+/// The membership. It ends with [`Cluster::stop`].
+pub struct Cluster {
+    membership: Arc<Membership>,
+    runtime: Handle,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Cluster {
+    /// Starts to join the cluster, on the current runtime. The store may be unreachable: claims are
+    /// refused until it is reached.
+    pub fn start(settings: &Settings) -> Self {
+        let membership = Arc::new(Membership::new(new_id(), settings));
+        let (runtime, tasks) = (Handle::current(), TaskTracker::new());
+        let stop = CancellationToken::new();
+        tasks.spawn_on(Arc::clone(&membership).run(stop.clone()), &runtime);
+        let parking = Arc::clone(&membership).run_parking(stop.clone());
+        tasks.spawn_on(parking, &runtime);
+        Self {
+            membership,
+            runtime,
+            tasks,
+            stop,
+        }
+    }
+
+    /// This run of the engine.
+    pub fn engine_id(&self) -> EngineId {
+        self.membership.id
+    }
+
+    /// Claims names for an agent, all or none. `shares` is true if other tunnels of the owner may
+    /// have the names at the same time.
+    ///
+    /// If the future is dropped, and the claim succeeds later, the names are parked.
+    ///
+    /// # Errors
+    /// [`ClaimError`]
+    pub async fn claim(
+        &self,
+        names: Vec<Name>,
+        owner: Owner,
+        shares: bool,
+    ) -> Result<Claim, ClaimError> {
+        let membership = Arc::clone(&self.membership);
+        let claimant = Claimant {
+            engine: membership.id,
+            owner,
+            shares,
+        };
+        // Agents are served by other runtimes than the connections to the store.
+        let claiming = async move { membership.claim(names, claimant).await };
+        let claimed = self.tasks.spawn_on(claiming, &self.runtime).await;
+        claimed.unwrap_or(Err(ClaimError::Stopping))
+    }
+
+    /// True if the engine may serve its own names now. It reads the clock and one number.
+    pub fn serves(&self) -> bool {
+        self.membership.serves()
+    }
+
+    /// The engines that have agents with a name now, without a request to the store.
+    pub fn servers(&self, name: &Name) -> Vec<Server> {
+        self.membership.state.lock().view.servers(name)
+    }
+
+    /// True if the name belongs to an owner, also without an agent.
+    pub fn is_held(&self, name: &Name) -> bool {
+        let state = self.membership.state.lock();
+        !state.view.holds(name).is_empty()
+    }
+
+    /// The state of the membership.
+    pub fn status(&self) -> Status {
+        let (membership, now) = (&self.membership, clock::now());
+        let state = membership.state.lock();
+        let mut engines: Vec<_> = state
+            .view
+            .engines()
+            .map(|(id, engine)| (*id, engine.clone()))
+            .collect();
+        engines.sort_by_key(|(id, _)| *id);
+        Status {
+            engine: membership.id,
+            is_serving: state.tenure.may_serve(now),
+            lease_age: state.tenure.lease_age(now),
+            latency: membership.client.latency(),
+            revision: state.view.revision(),
+            names: state.view.counts(),
+            own_names: state.owned.len(),
+            engines,
+            failure: state.failure.as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// Parks the names of the engine, and leaves the cluster. The agents are gone.
+    pub async fn stop(&self) {
+        self.membership.leave();
+        let leaving = self.membership.wait_until_parked();
+        let parked = tokio::time::timeout(LEAVE_TIME, leaving).await;
+        let lease = self.membership.state.lock().lease;
+        if parked.is_err() {
+            warn!("names of the engine stay held until its lease ends");
+        } else if let Some(lease) = lease
+            && let Err(error) = self.membership.client.revoke_lease(lease).await
+        {
+            warn!(%error, "the engine stays listed in the cluster until its lease ends");
+        }
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster")
+            .field("engine", &self.membership.id)
+            .finish_non_exhaustive()
+    }
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "the library ends the process itself where the system has no randomness"
+)]
+fn new_id() -> EngineId {
+    let mut bytes = [0; 16];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system has randomness");
+    EngineId(u128::from_be_bytes(bytes))
+}
+
+/// Time limit for parking the names at the stop: thousands of names take a second.
+const LEAVE_TIME: Duration = Duration::from_secs(5);
