@@ -14,7 +14,7 @@
 //! only unpacked there. The web terminal is downloaded and the dashboard built as well, so that the
 //! tested program has them.
 //! PostgreSQL's package is installed without its default cluster; the tests create their own, in
-//! temporary directories. Pebble, a certificate authority, and lego, another client of it, are built
+//! temporary directories. etcd is the store of a cluster of engines, and is only unpacked as well. Pebble, a certificate authority, and lego, another client of it, are built
 //! with Go, and so is `h2spec`, if possible; otherwise its test reports that it did not run.
 
 mod debian;
@@ -71,6 +71,8 @@ pub(crate) struct Provisions {
     dig: PathBuf,
     /// The client of another name server, Knot.
     kdig: PathBuf,
+    /// The store of a cluster of engines.
+    etcd: PathBuf,
     /// Builds Pebble, lego and h2spec.
     go: Option<PathBuf>,
     /// A certificate authority for tests, on listeners that it reports.
@@ -107,6 +109,7 @@ impl Provisions {
             ("SVC_TEST_NAMED", &self.named),
             ("SVC_TEST_DIG", &self.dig),
             ("SVC_TEST_KDIG", &self.kdig),
+            ("SVC_TEST_ETCD", &self.etcd),
             ("SVC_TEST_PEBBLE", &self.pebble),
             ("SVC_TEST_LEGO", &self.lego),
         ];
@@ -176,6 +179,7 @@ pub(crate) fn run(repository: &Repository, set: TestSet, yes: bool) -> Result<Pr
         named: debian::named(&directory).context("named is gone")?,
         dig: program::find("dig").context("dig is gone")?,
         kdig: program::find("kdig").context("kdig is gone")?,
+        etcd: debian::etcd(&directory).context("etcd is gone")?,
         go: go::compiler(),
         pebble: go::pebble(repository, &directory)?,
         lego: go::lego(repository, &directory)?,
@@ -271,6 +275,8 @@ enum Requirement {
     Proxies,
     /// BIND: its server, which is not started, and dig. Also Knot's kdig.
     Bind,
+    /// The server of etcd, not running.
+    Etcd,
     /// Builds Pebble, and compiles generated clients.
     Go,
     /// Runs a generator of clients, and compiles its output.
@@ -278,7 +284,7 @@ enum Requirement {
 }
 
 impl Requirement {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::CCompiler,
         Self::Curl,
         Self::Openssl,
@@ -298,6 +304,7 @@ impl Requirement {
         Self::Signer,
         Self::Proxies,
         Self::Bind,
+        Self::Etcd,
         Self::Go,
         Self::Jdk,
     ];
@@ -338,6 +345,7 @@ impl Requirement {
                 debian::named(directory).is_some()
                     && clients.all(|name| program::find(name).is_some())
             }
+            Self::Etcd => debian::etcd(directory).is_some(),
             Self::Go => go::compiler().is_some(),
             Self::Jdk => ["java", "javac"]
                 .into_iter()
@@ -370,6 +378,7 @@ impl Requirement {
             signer,
             proxies,
             bind,
+            etcd,
             go,
             jdk,
         ] = manager.packages;
@@ -393,6 +402,7 @@ impl Requirement {
             Self::Signer => signer,
             Self::Proxies => proxies,
             Self::Bind => bind,
+            Self::Etcd => etcd,
             Self::Go => go,
             Self::Jdk => jdk,
         }
@@ -450,7 +460,7 @@ impl Consent {
 
 fn ask() -> Result<()> {
     eprint!(
-        "    Install it now (no service is started; nginx, named and promtool are only unpacked)? \
+        "    Install it now (no service is started; nginx, named, promtool and etcd are only unpacked)? \
          [y/N] "
     );
     io::stderr().flush()?;

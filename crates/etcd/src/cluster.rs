@@ -76,6 +76,18 @@ impl Cluster {
         self.membership.serves()
     }
 
+    /// Waits until the engine may serve names: it has joined, and reads the changes of the store.
+    pub async fn wait_until_serving(&self) {
+        self.wait_until(Self::serves).await;
+    }
+
+    /// Waits until a condition is true. It is evaluated after each contact with the store.
+    pub async fn wait_until(&self, is_met: impl Fn(&Self) -> bool) {
+        let mut contacts = self.membership.contacts.subscribe();
+        // The sender lives as long as this value.
+        while !is_met(self) && contacts.changed().await.is_ok() {}
+    }
+
     /// The engines that have agents with a name now, without a request to the store.
     pub fn servers(&self, name: &Name) -> Vec<Server> {
         self.membership.state.lock().view.servers(name)
@@ -108,6 +120,11 @@ impl Cluster {
             engines,
             failure: state.failure.as_ref().map(ToString::to_string),
         }
+    }
+
+    /// Ends all contact with the store, as the loss of the network does. Only for tests.
+    pub fn cut_off(&self) {
+        self.stop.cancel();
     }
 
     /// Parks the names of the engine, and leaves the cluster. The agents are gone.

@@ -12,6 +12,7 @@
 //!   server.
 //! * [`Visitor`]: a client of an edge, raw ([`RawVisitor`]), over HTTP/2 ([`H2Visitor`]) or as any
 //!   TLS client.
+//! * [`EtcdServers`]: the store of a cluster of engines, with members that can be stopped and paused.
 //! * [`grpc`]: a service with all four kinds of calls, and its client.
 //!
 //! A failure here is a failed expectation of the calling test, so all functions panic with a
@@ -27,6 +28,7 @@ mod certificate;
 mod closed_port;
 mod deadline;
 mod engine;
+mod etcd_servers;
 mod fixtures;
 pub mod grpc;
 mod platform;
@@ -38,6 +40,7 @@ pub use certificate::{IssuedCertificate, TestCa};
 pub use closed_port::ClosedPort;
 pub use deadline::within;
 pub use engine::TestEngine;
+pub use etcd_servers::EtcdServers;
 pub use platform::{FakePlatform, TestApp};
 pub use tunnel::TestTunnel;
 pub use upstream::{EventSource, Gate, Report, ScriptedUpstream, Step, Upstream};

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use super::{Requirement, managers::Manager};
 use crate::program;
 
-/// Installs missing packages with apt-get; nginx, named and promtool are unpacked under `directory`
+/// Installs missing packages with apt-get; nginx, named, promtool and etcd are unpacked under `directory`
 /// instead, and PostgreSQL is kept from creating a cluster.
 pub(super) fn install(missing: &[Requirement], manager: &Manager, directory: &Path) -> Result<()> {
     twice(|| program::run(as_root("apt-get").arg("update")))?;
@@ -21,6 +21,7 @@ pub(super) fn install(missing: &[Requirement], manager: &Manager, directory: &Pa
                 Requirement::Nginx,
                 Requirement::Bind,
                 Requirement::Prometheus,
+                Requirement::Etcd,
                 Requirement::Postgres,
             ]
             .contains(need)
@@ -44,6 +45,9 @@ pub(super) fn install(missing: &[Requirement], manager: &Manager, directory: &Pa
     }
     if missing.contains(&Requirement::Prometheus) {
         unpack("prometheus", directory)?;
+    }
+    if missing.contains(&Requirement::Etcd) {
+        unpack("etcd-server", directory)?;
     }
     if missing.contains(&Requirement::Postgres) {
         install_postgres(Requirement::Postgres.packages(manager))?;
@@ -97,6 +101,14 @@ pub(super) fn named(directory: &Path) -> Option<PathBuf> {
     program::find("named").or_else(|| {
         let unpacked = directory.join("bind9/usr/sbin/named");
         program::succeeds(Command::new(&unpacked).arg("-v")).then_some(unpacked)
+    })
+}
+
+/// etcd's server, located like nginx.
+pub(super) fn etcd(directory: &Path) -> Option<PathBuf> {
+    program::find("etcd").or_else(|| {
+        let unpacked = directory.join("etcd-server/usr/bin/etcd");
+        program::succeeds(Command::new(&unpacked).arg("--version")).then_some(unpacked)
     })
 }
 

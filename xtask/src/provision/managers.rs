@@ -5,7 +5,7 @@
 pub(super) struct Manager {
     pub(super) program: &'static str,
     pub(super) install: &'static str,
-    pub(super) packages: [&'static str; 21],
+    pub(super) packages: [&'static str; 22],
 }
 
 /// The first one found is used. `test` runs apt-get itself; for the others it prints the line for
@@ -36,6 +36,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "openssh-client",
             "tinyproxy-bin microsocks libnss-wrapper",
             "bind9 bind9-dnsutils knot-dnsutils",
+            "etcd-server",
             "golang-go",
             "default-jdk-headless",
         ],
@@ -63,6 +64,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "openssh",
             "tinyproxy microsocks nss_wrapper",
             "bind bind-utils knot-utils",
+            "etcd",
             "golang",
             "java-devel",
         ],
@@ -90,6 +92,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "openssh",
             "tinyproxy microsocks nss_wrapper",
             "bind knot",
+            "etcd",
             "go",
             "jdk-openjdk",
         ],
@@ -118,6 +121,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "openssh-keygen",
             "tinyproxy microsocks nss_wrapper",
             "bind bind-tools knot-utils",
+            "etcd",
             "go",
             "openjdk21-jdk",
         ],
@@ -149,6 +153,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             // The tests that need them are for Linux.
             "",
             "bind knot",
+            "etcd",
             "go",
             "openjdk",
         ],

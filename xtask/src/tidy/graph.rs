@@ -115,6 +115,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "daemon",
             "engine",
             "http1",
+            "ports",
             "transport",
             "types",
             "wire",

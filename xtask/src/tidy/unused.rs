@@ -13,6 +13,7 @@ const LIBRARIES: &[&str] = &["client", "http1", "testing", "transport", "types",
 /// Functions with which tests observe or prepare a state.
 const FOR_TESTS: &[(&str, &[&str])] = &[
     ("engine", &["replace_keys", "set_revoked", "update_client"]),
+    ("etcd", &["cut_off"]),
     ("link", &["wait_until_saved"]),
     ("mcp", &["operation_ids"]),
     (

@@ -1,0 +1,150 @@
+//! Faults of the store.
+
+use std::time::Duration;
+
+use etcd::{ClaimError, Cluster, StoreError};
+use ownership::Name;
+use testing::{EtcdServers, within};
+
+use crate::{HOLD, addresses, claim, join, loss_of, two_engines, wait_for_servers};
+
+#[tokio::test]
+async fn the_loss_of_one_member_has_no_effect() {
+    let mut servers = EtcdServers::start(3).await;
+    let (first, second) = two_engines(&servers).await;
+    let kept = claim(&first, "a", "x").await.unwrap();
+    let lost = loss_of(&kept);
+    for place in 0..3 {
+        servers.kill(place);
+        let name = format!("n{place}");
+        let held = claim(&first, &name, "x").await.unwrap();
+        wait_for_servers(&second, &name, &["first:1"]).await;
+        drop(held);
+        servers.restart(place);
+        servers.wait_until_ready(place).await;
+    }
+    assert!(first.serves() && second.serves());
+    assert_eq!(addresses(&second, "a"), ["first:1"]);
+    tokio::select! {
+        biased;
+        () = lost.notified() => panic!("the claim was lost"),
+        () = std::future::ready(()) => {}
+    }
+}
+
+#[tokio::test]
+async fn without_a_quorum_known_names_stay_and_new_ones_are_refused() {
+    let mut servers = EtcdServers::start(3).await;
+    let (first, second) = two_engines(&servers).await;
+    let kept = claim(&first, "a", "x").await.unwrap();
+    wait_for_servers(&second, "a", &["first:1"]).await;
+    servers.kill(0);
+    servers.kill(1);
+    let refused = claim(&first, "new", "x").await.unwrap_err();
+    assert!(refused.is_retryable(), "{refused}");
+    assert_eq!(refused, ClaimError::Store(StoreError::QuorumLost));
+    // The agent reconnects to the same engine, which still has the name.
+    drop(kept);
+    let _again = claim(&first, "a", "x").await.unwrap();
+    assert!(first.serves() && second.serves());
+    assert_eq!(addresses(&second, "a"), ["first:1"]);
+
+    servers.restart(0);
+    servers.wait_until_ready(2).await;
+    let settled = async {
+        loop {
+            match claim(&first, "new", "x").await {
+                Ok(claim) => return claim,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        }
+    };
+    let _new = within("a claim", settled).await;
+    wait_for_servers(&second, "new", &["first:1"]).await;
+    assert_eq!(addresses(&second, "a"), ["first:1"]);
+}
+
+/// The engine's member is lost, and the changes that it has missed are compacted meanwhile.
+#[tokio::test]
+async fn compacted_changes_are_read_from_the_whole_store() {
+    let mut servers = EtcdServers::start(3).await;
+    let late = join(&servers.endpoints()[..1], "late:1", HOLD).await;
+    let other = join(&servers.endpoints()[1..], "other:1", HOLD).await;
+    let mine = claim(&late, "mine", "x").await.unwrap();
+    let _kept = claim(&late, "kept", "x").await.unwrap();
+    let ended = claim(&other, "ended", "x").await.unwrap();
+    wait_for_servers(&late, "ended", &["other:1"]).await;
+    let lost = loss_of(&mine);
+    servers.kill(0);
+    drop(ended);
+    let _taken = claim(&other, "mine", "x").await.unwrap();
+    let _new = claim(&other, "new", "x").await.unwrap();
+    wait_for_servers(&other, "ended", &[]).await;
+    servers.compact(1).await;
+    servers.restart(0);
+    wait_for_servers(&late, "new", &["other:1"]).await;
+    within("the loss", lost.notified()).await;
+    assert_eq!(addresses(&late, "mine"), ["other:1"]);
+    assert_eq!(addresses(&late, "ended"), [""; 0]);
+    assert_eq!(addresses(&late, "kept"), ["late:1"]);
+}
+
+#[tokio::test]
+async fn an_engine_leaves_a_paused_member() {
+    let servers = EtcdServers::start(3).await;
+    let (first, second) = two_engines(&servers).await;
+    // Both use the first member.
+    servers.pause(0);
+    let _held = claim(&first, "a", "x").await.unwrap();
+    wait_for_servers(&second, "a", &["first:1"]).await;
+    servers.resume(0);
+    let _other = claim(&second, "b", "y").await.unwrap();
+    wait_for_servers(&first, "b", &["second:1"]).await;
+}
+
+#[tokio::test]
+async fn a_store_without_space_refuses_new_names_and_keeps_the_others() {
+    let servers = EtcdServers::start(1).await;
+    let hold = Duration::from_secs(4);
+    let cluster = join(&servers.endpoints(), "first:1", hold).await;
+    let _kept = claim(&cluster, "a", "x").await.unwrap();
+    servers.raise_no_space(0).await;
+    let refused = claim(&cluster, "new", "x").await.unwrap_err();
+    assert_eq!(refused, ClaimError::Store(StoreError::NoSpace));
+    assert!(refused.is_retryable());
+    // It serves longer than its tenure without contact.
+    let age = |cluster: &Cluster| {
+        let status = cluster.status();
+        (
+            status.is_serving && status.failure.is_some(),
+            status.lease_age,
+        )
+    };
+    let start = std::time::Instant::now();
+    let lasts = cluster.wait_until(|cluster| {
+        let (is_serving, lease_age) = age(cluster);
+        assert!(is_serving || lease_age.is_some());
+        start.elapsed() > hold
+    });
+    within("a hold time", lasts).await;
+    assert!(cluster.serves());
+    assert!(cluster.is_held(&Name::of_host("a")));
+}
+
+#[tokio::test]
+async fn an_unreachable_store_is_reported() {
+    let mut servers = EtcdServers::start(1).await;
+    let cluster = join(&servers.endpoints(), "first:1", HOLD).await;
+    let _kept = claim(&cluster, "a", "x").await.unwrap();
+    servers.kill(0);
+    let refused = claim(&cluster, "b", "x").await.unwrap_err();
+    assert!(refused.is_retryable());
+    assert!(
+        matches!(refused, ClaimError::Store(StoreError::Unreachable(_))),
+        "{refused:?}"
+    );
+    assert!(cluster.serves(), "its own names, until the hold ends");
+    servers.restart(0);
+    let back = async { while claim(&cluster, "b", "x").await.is_err() {} };
+    within("the store", back).await;
+}

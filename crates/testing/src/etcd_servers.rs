@@ -1,0 +1,202 @@
+//! Real etcd servers: one member, or several that form one store.
+
+use std::fs::{self, File};
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::within;
+
+/// A store. Its members end when the value is dropped.
+pub struct EtcdServers {
+    members: Vec<Member>,
+    directory: TempDir,
+}
+
+struct Member {
+    child: Option<Child>,
+    client_port: u16,
+    peer_port: u16,
+}
+
+impl EtcdServers {
+    /// Starts a store, and waits until it answers.
+    pub async fn start(members: usize) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        // Members need the addresses of each other before they bind them.
+        let members = (0..members).map(|_| Member {
+            child: None,
+            client_port: ports::lease(),
+            peer_port: ports::lease(),
+        });
+        let mut servers = Self {
+            members: members.collect(),
+            directory,
+        };
+        for place in 0..servers.members.len() {
+            servers.launch(place);
+        }
+        for place in 0..servers.members.len() {
+            servers.wait_until_ready(place).await;
+        }
+        servers
+    }
+
+    /// The address of a member, for clients.
+    pub fn endpoint(&self, place: usize) -> String {
+        format!("http://127.0.0.1:{}", self.members[place].client_port)
+    }
+
+    /// The addresses of all members.
+    pub fn endpoints(&self) -> Vec<String> {
+        (0..self.members.len())
+            .map(|place| self.endpoint(place))
+            .collect()
+    }
+
+    /// Kills a member.
+    pub fn kill(&mut self, place: usize) {
+        self.members[place].kill();
+    }
+
+    /// Starts a killed member again, with its data.
+    pub fn restart(&mut self, place: usize) {
+        self.launch(place);
+    }
+
+    /// Waits until a member answers, which needs a quorum.
+    pub async fn wait_until_ready(&self, place: usize) {
+        let ready = async {
+            while self.read_revision(place).await.is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let port = self.members[place].client_port;
+        within(&format!("answer of etcd on port {port}"), ready).await;
+    }
+
+    /// Stops the process of a member without ending its connections.
+    pub fn pause(&self, place: usize) {
+        self.members[place].signal(Signal::SIGSTOP);
+    }
+
+    /// Continues a paused member.
+    pub fn resume(&self, place: usize) {
+        self.members[place].signal(Signal::SIGCONT);
+    }
+
+    /// Removes all history before the current revision.
+    pub async fn compact(&self, place: usize) {
+        let revision = self.read_revision(place).await.expect("a revision");
+        let request = format!(r#"{{"revision":"{revision}"}}"#);
+        let answer = self.post(place, "/v3/kv/compaction", &request).await;
+        let answer = answer.expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    /// Raises the alarm of a store without space.
+    pub async fn raise_no_space(&self, place: usize) {
+        let request = r#"{"action":"ACTIVATE","alarm":"NOSPACE"}"#;
+        let answer = self.post(place, "/v3/maintenance/alarm", request).await;
+        let answer = answer.expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    /// The newest revision; `None` if the member does not answer, or has no quorum.
+    async fn read_revision(&self, place: usize) -> Option<u64> {
+        let answer = self
+            .post(place, "/v3/kv/range", r#"{"key":"AA=="}"#)
+            .await?;
+        let (_, revision) = answer.split_once(r#""revision":""#)?;
+        let (revision, _) = revision.split_once('"')?;
+        revision.parse().ok()
+    }
+
+    /// A request to the JSON gateway of a member.
+    async fn post(&self, place: usize, path: &str, body: &str) -> Option<String> {
+        let port = self.members[place].client_port;
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        Some(answer)
+    }
+
+    fn launch(&mut self, place: usize) {
+        let program = std::env::var_os("SVC_TEST_ETCD");
+        let program = program.expect("SVC_TEST_ETCD is not set: run `cargo xtask test`");
+        let cluster: Vec<String> = self
+            .members
+            .iter()
+            .enumerate()
+            .map(|(place, member)| format!("m{place}=http://127.0.0.1:{}", member.peer_port))
+            .collect();
+        let member = &mut self.members[place];
+        let client = format!("http://127.0.0.1:{}", member.client_port);
+        let peer = format!("http://127.0.0.1:{}", member.peer_port);
+        let log = self.directory.path().join(format!("m{place}.log"));
+        let log = File::options().create(true).append(true).open(log);
+        let mut command = Command::new(program);
+        command
+            .args(["--name", &format!("m{place}"), "--data-dir"])
+            .arg(self.directory.path().join(format!("m{place}")))
+            .args(["--listen-client-urls", &client])
+            .args(["--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer])
+            .args(["--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &cluster.join(",")])
+            .args(["--initial-cluster-state", "new"])
+            // etcd 3.4 requires it on ARM.
+            .env("ETCD_UNSUPPORTED_ARCH", "arm64")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log.expect("a log"));
+        member.child = Some(command.spawn().expect("etcd starts"));
+    }
+}
+
+impl Drop for EtcdServers {
+    #[expect(clippy::print_stderr, reason = "the logs explain a failed test")]
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            member.kill();
+        }
+        if std::thread::panicking() {
+            for place in 0..self.members.len() {
+                let log = self.directory.path().join(format!("m{place}.log"));
+                let log = fs::read_to_string(log).unwrap_or_default();
+                let lines: Vec<_> = log.lines().collect();
+                let last = lines.len().saturating_sub(LOG_LINES);
+                eprintln!("etcd m{place}:\n{}", lines[last..].join("\n"));
+            }
+        }
+    }
+}
+
+impl Member {
+    fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("a running member");
+        let pid = i32::try_from(child.id()).expect("a process id");
+        kill(Pid::from_raw(pid), signal).expect("the process exists");
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // A member that has ended on its own fails the test in another way.
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
+/// Lines of a member's log that a failed test prints.
+const LOG_LINES: usize = 20;
