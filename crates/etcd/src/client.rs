@@ -149,32 +149,43 @@ impl Client {
     {
         let deadline = Instant::now() + REQUEST_TIME;
         let mut failure = StoreError::Slow;
-        for _ in 0..=self.endpoints.len() {
-            let connected = timeout_at(deadline, self.connection()).await;
-            let (connection, number) = match connected.unwrap_or(Err(StoreError::Slow)) {
-                Ok(connected) => connected,
-                Err(error) if error.tries_next_member() => {
-                    failure = error;
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let start = Instant::now();
-            let limit = deadline.min(start + ATTEMPT_TIME);
-            let outcome = timeout_at(limit, attempt(connection)).await;
-            match outcome.unwrap_or(Err(StoreError::Slow)) {
-                Ok(answer) => {
-                    self.note_latency(start.elapsed());
-                    return Ok(answer);
-                }
-                Err(error) if error.tries_next_member() => {
-                    self.discard(number).await;
-                    failure = error;
-                }
-                Err(error) => return Err(error),
+        let mut attempts = 0;
+        while Instant::now() < deadline {
+            attempts += 1;
+            let trying = self.try_once(&attempt, deadline);
+            match timeout_at(deadline, trying).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) if error.tries_next_member() => failure = error,
+                Ok(Err(error)) => return Err(error),
+                Err(_elapsed) => break,
+            }
+            // All members have refused: a leader may be elected at this moment.
+            if attempts % self.endpoints.len().max(1) == 0 {
+                tokio::time::sleep(ROUND_PAUSE).await;
             }
         }
         Err(self.diagnose(failure).await)
+    }
+
+    async fn try_once<A, F>(
+        &self,
+        attempt: &(impl Fn(Connection) -> F + Send + Sync),
+        deadline: Instant,
+    ) -> Result<A, StoreError>
+    where
+        F: Future<Output = Result<A, StoreError>> + Send,
+    {
+        let (connection, number) = self.connection().await?;
+        let start = Instant::now();
+        let limit = deadline.min(start + ATTEMPT_TIME);
+        let answer = timeout_at(limit, attempt(connection)).await;
+        let answer = answer.unwrap_or(Err(StoreError::Slow));
+        match &answer {
+            Ok(_) => self.note_latency(start.elapsed()),
+            Err(error) if error.tries_next_member() => self.discard(number).await,
+            Err(_) => {}
+        }
+        answer
     }
 
     fn note_latency(&self, took: Duration) {
@@ -250,6 +261,8 @@ impl std::fmt::Debug for Client {
 pub(crate) const REQUEST_TIME: Duration = Duration::from_secs(5);
 /// Time limit at one member. A leader is elected within about a second.
 const ATTEMPT_TIME: Duration = Duration::from_secs(2);
+/// The pause after all members were tried.
+const ROUND_PAUSE: Duration = Duration::from_millis(200);
 /// Time limit of TCP, TLS and authentication.
 const CONNECT_TIME: Duration = Duration::from_secs(2);
 /// Time limit at one member when the reason of a failure is searched.
