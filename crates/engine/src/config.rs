@@ -7,6 +7,7 @@
 
 mod api_rates;
 mod check;
+mod cluster;
 mod domains;
 mod file;
 mod inspect;
@@ -37,6 +38,7 @@ pub use link::{ControlPlane, ProbeError};
 
 pub use self::api_rates::ApiRates;
 use self::check::NamedFiles;
+pub use self::cluster::{ClusterConfig, StoreConfig};
 pub use self::domains::DomainConfig;
 use crate::browser::Seals;
 
@@ -86,6 +88,8 @@ pub struct EngineConfig {
     pub recordings: Recordings,
     /// The operator on pages of the edge.
     pub pages: Pages,
+    /// The cluster of the engine, if it is in one.
+    pub cluster: Option<ClusterConfig>,
 }
 
 impl EngineConfig {

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use types::id::TunnelId;
-use types::tunnel::Country;
+use types::tunnel::{Country, Hostname};
 
 use crate::access::{AuthContext, PasswordChecks, Tenancy, Tokens};
 use crate::agents::{Agent, PendingStreams};
@@ -40,6 +40,8 @@ pub(crate) struct Core {
     /// Replacement by a new process, and of an earlier one.
     pub(crate) handover: Handover,
     pub(crate) live: Arc<TunnelRegistry<Agent>>,
+    /// Ownership of names in the cluster, if the engine is in one.
+    pub(crate) membership: Option<Arc<etcd::Cluster>>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) tenancy: Tenancy,
     /// Checks of link passwords.
@@ -115,6 +117,23 @@ impl Core {
     pub(crate) fn is_own_name(&self, host: &str) -> bool {
         host == self.namespace.base().as_str()
             || (self.tenancy.directory().is_some() && self.namespace.label_of(host).is_some())
+    }
+
+    /// True if the engine may serve the names of its tunnels. In a cluster this ends some time after
+    /// the last contact with the store, because other engines may assign the names then.
+    pub(crate) fn serves_names(&self) -> bool {
+        let membership = self.membership.as_ref();
+        membership.is_none_or(|membership| membership.serves())
+    }
+
+    /// Returns true if a host name is in use, held or remembered, so that it must not be drawn for
+    /// another owner.
+    pub(crate) fn is_reserved_name(&self, hostname: &Hostname) -> bool {
+        let membership = self.membership.as_ref();
+        let is_held = |membership: &Arc<etcd::Cluster>| {
+            membership.is_held(&ownership::Name::of_host(hostname.as_str()))
+        };
+        self.live.is_reserved_name(hostname) || membership.is_some_and(is_held)
     }
 
     /// True if the tunnel's project no longer has its custom domain. The agent's session closes the

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use acme::{Certificates, Orders, RunningResponder};
-use daemon::access_log::{AccessLog, AccessLogThread};
+use daemon::access_log::AccessLogThread;
 use daemon::config::ConfigError;
 use daemon::metrics::{MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
@@ -31,12 +31,12 @@ use crate::directory::{Directory, Project};
 use crate::domains::{DomainCertificates, DomainResolver, Domains, ProjectDomains};
 use crate::edge::UpstreamPool;
 use crate::edge::revocation::{self, ActiveVisits};
-use crate::geo::{Countries, GeoError};
 use crate::handover::{Handover, Origin, Replacement, take_over};
 use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs};
 use crate::live::{HostnameError, LiveLimits, Namespace, TunnelRegistry};
 use crate::managed::{LinkHandle, PlatformLink};
+use crate::membership;
 use crate::metrics::{EngineMetrics, REFRESH};
 use crate::start_error::StartError;
 use crate::storage::Storage;
@@ -44,8 +44,11 @@ use crate::tunnel_closer::CoreTunnelCloser;
 use crate::webtty::Sessions;
 use crate::webtty::recordings::Recorder;
 
+mod files;
+mod joining;
 mod listeners;
 
+use self::files::{countries, open_access_log};
 use self::listeners::Listeners;
 
 /// Time limit for agents and their last messages once the visits are over.
@@ -86,6 +89,11 @@ impl RunningEngine {
     /// State of the link to the platform, on a managed engine.
     pub fn link(&self) -> Option<&Arc<link::Status>> {
         self.link.as_ref()
+    }
+
+    /// Ownership of names in the cluster, if the engine is in one.
+    pub fn membership(&self) -> Option<&Arc<etcd::Cluster>> {
+        self.core.membership.as_ref()
     }
 
     /// Replaces this engine by another process.
@@ -210,6 +218,7 @@ async fn start_parts(
     let responder = Certificates::bind_responder(config.acme.as_ref())?;
 
     let live = TunnelRegistry::new(live_limits(&config), Arc::clone(&clock));
+    let membership = membership::start(config.cluster.as_ref())?;
     let visits = TaskTracker::new();
     let earlier = handover.predecessor_ended().clone();
     let recorder = Recorder::open_after(&config.recordings, Arc::clone(&clock), earlier).await?;
@@ -239,6 +248,7 @@ async fn start_parts(
         clock,
         handover,
         live,
+        membership,
         tokens,
         tenancy,
         terminals,
@@ -266,6 +276,7 @@ async fn start_parts(
     core.tls_addr.set(listeners.tls_addr).ok();
     core.workers.set(worker_states(&core, &workers)).ok();
     spawn_refresh_tasks(&core)?;
+    joining::join(&core).await;
     let (tls_addr, http_addr) = (listeners.tls_addr, listeners.http_addr);
     listeners.serve(&core);
     // The listeners answer the authority, so they are served before.
@@ -564,35 +575,4 @@ fn keep_keys_fresh(keys: &JwtAuth, core: &Arc<Core>) -> Result<(), StartError> {
         .map_err(|error: JwksError| ConfigError::new("auth.jwt.jwks_url", error.to_string()))?;
     tokio::spawn(source.keep_fresh(Arc::clone(&core.tokens), core.shutdown.drain().clone()));
     Ok(())
-}
-
-/// A community engine does not use countries.
-async fn countries(config: &EngineConfig) -> Result<Option<Arc<Countries>>, StartError> {
-    let (Some(path), Auth::Platform(_)) = (config.geoip_file.clone(), &config.auth) else {
-        return Ok(None);
-    };
-    let file = path.clone();
-    let reading = tokio::task::spawn_blocking(move || Countries::load(&file));
-    let read = reading.await.map_err(std::io::Error::other);
-    match read.map_err(GeoError::from).and_then(|read| read) {
-        Ok(countries) => Ok(Some(Arc::new(countries))),
-        Err(source) => Err(StartError::GeoIp { path, source }),
-    }
-}
-
-type OpenLog = (Option<AccessLog>, Option<AccessLogThread>);
-
-fn open_access_log(config: &EngineConfig) -> Result<OpenLog, StartError> {
-    let Some(log) = &config.access_log else {
-        return Ok((None, None));
-    };
-    let path = &log.path;
-    let opened = AccessLog::open(path).and_then(|(log, mut thread)| {
-        thread.reopen_on_hangup()?;
-        Ok((Some(log), Some(thread)))
-    });
-    opened.map_err(|source| StartError::AccessLog {
-        path: path.clone(),
-        source,
-    })
 }

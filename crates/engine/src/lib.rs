@@ -24,6 +24,7 @@ mod limits;
 mod listen;
 pub mod live;
 mod managed;
+mod membership;
 mod metrics;
 mod random;
 mod start_error;

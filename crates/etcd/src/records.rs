@@ -23,6 +23,8 @@ struct EngineValue {
     /// Increases with each write of the record.
     #[prost(uint64, tag = "3")]
     beat: u64,
+    #[prost(string, tag = "4")]
+    name: String,
 }
 
 /// The record of a name at an engine.
@@ -123,6 +125,7 @@ impl Keys {
             address: engine.address.to_string(),
             zone: engine.zone.to_string(),
             beat,
+            name: engine.name.to_string(),
         };
         put(self.engine(id), value.encode_to_vec(), lease)
     }
@@ -155,6 +158,7 @@ impl Keys {
             Key::Engine(id) => {
                 let value = EngineValue::decode(kv.value.as_slice()).ok()?;
                 let engine = Engine {
+                    name: value.name.into(),
                     address: value.address.into(),
                     zone: value.zone.into(),
                 };
@@ -289,6 +293,7 @@ mod tests {
         assert_eq!(read.change, Change::HoldEnd(name, EngineId(5)));
 
         let engine = Engine {
+            name: "engine".into(),
             address: "a:1".into(),
             zone: "z".into(),
         };

@@ -21,7 +21,7 @@ pub struct Settings {
     /// The beginning of all keys, which ends with `/`. Clusters with different prefixes can use one
     /// store.
     pub prefix: String,
-    /// The address and the zone that other engines read.
+    /// The name, the address and the zone that other engines read.
     pub engine: Engine,
     /// The time for which a name is held for its owner after its engine last had contact.
     pub hold: Duration,

@@ -9,6 +9,8 @@ use crate::name::Name;
 /// An engine of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engine {
+    /// Its name, which its certificate contains.
+    pub name: Arc<str>,
     /// The address at which other engines reach it, `host:port`.
     pub address: Arc<str>,
     /// Its zone; empty if it has none.

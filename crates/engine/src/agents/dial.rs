@@ -141,6 +141,11 @@ async fn open(
         record.set_rule(Rule::Permission.as_str(), None);
         Error::unauthorized(denied.to_string())
     })?;
+    if !core.serves_names() {
+        record.set_rule("offline", None);
+        let reason = "the engine has no contact with its cluster";
+        return Err(Error::service_unavailable(reason));
+    }
     record.set_rule("unknown", None);
     let tunnel = core
         .live

@@ -2,6 +2,7 @@
 //! When the channel ends, its tunnels are removed; accepted streams continue.
 
 mod admission;
+mod claims;
 mod deferred;
 mod greeting;
 mod opening;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 use credentials::VerifiedToken;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{debug, info};
 use transport::TlsStream;
@@ -30,6 +32,7 @@ use wire::message::{
 };
 use wire::{Decoder, Error, Kind, Message};
 
+use self::claims::ClaimedTunnel;
 use self::deferred::DeferredRequests;
 use self::greeting::{client_view, greeting};
 use super::hello::{farewell, refuse, token};
@@ -90,6 +93,10 @@ struct Session {
     domains: BTreeMap<TunnelId, Hostname>,
     /// Tunnels of registered servers.
     servers: BTreeMap<TunnelId, Arc<WebttyServer>>,
+    /// The rights to the names of tunnels, in a cluster.
+    claims: BTreeMap<TunnelId, etcd::Claim>,
+    /// Requests for tunnels whose names are being claimed.
+    claiming: JoinSet<ClaimedTunnel>,
     rate: MessageRate,
     /// Time until which no further message is read, because the agent exceeded its rate.
     paused_until: Option<Instant>,
@@ -202,6 +209,8 @@ impl Session {
             reserved: BTreeMap::new(),
             domains: BTreeMap::new(),
             servers: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            claiming: JoinSet::new(),
             rate: MessageRate::default(),
             paused_until: None,
             deferred: DeferredRequests::default(),
@@ -239,6 +248,8 @@ impl Session {
             .pending_streams
             .forget_pool(&self.agent.pool_secret);
         let removed = self.core.live.remove_client(&self.agent.client_id);
+        self.claiming.abort_all();
+        self.claims.clear();
         for tunnel in &removed {
             self.core.tcp_ports.close(&tunnel.view.id);
         }
@@ -293,16 +304,8 @@ impl Session {
                     }
                 }
                 Some(order) = self.commands.recv() => {
-                    let mut next = Some(order);
-                    // At most one queue's worth at a time, so that new commands do not delay the
-                    // responses.
-                    let mut left = OUTBOX;
-                    while let Some(order) = next {
-                        if let Err(end) = self.execute(order) {
-                            return end;
-                        }
-                        left = left.saturating_sub(1);
-                        next = (left > 0).then(|| self.commands.try_recv().ok()).flatten();
+                    if let Err(end) = self.execute_all(order) {
+                        return end;
                     }
                 }
                 () = wait_until(paused_until) => {
@@ -331,6 +334,12 @@ impl Session {
                 }
                 () = wait_until(self.deferred.next_check()) => {
                     if let Err(end) = self.retry_deferred(Instant::now()) {
+                        return end;
+                    }
+                }
+                Some(claimed) = self.claiming.join_next() => {
+                    let opened = claimed.map_or(Ok(()), |claimed| self.open_claimed(claimed));
+                    if let Err(end) = opened {
                         return end;
                     }
                 }
@@ -451,6 +460,19 @@ impl Session {
         }
     }
 
+    /// Executes a command and those behind it, at most one queue's worth at a time, so that new
+    /// commands do not delay the responses.
+    fn execute_all(&mut self, order: ControlCommand) -> Result<(), SessionEnd> {
+        let mut next = Some(order);
+        let mut left = OUTBOX;
+        while let Some(order) = next {
+            self.execute(order)?;
+            left = left.saturating_sub(1);
+            next = (left > 0).then(|| self.commands.try_recv().ok()).flatten();
+        }
+        Ok(())
+    }
+
     fn execute(&mut self, order: ControlCommand) -> Result<(), SessionEnd> {
         match order {
             ControlCommand::Send(message) => self.queue_message(&message),
@@ -468,6 +490,7 @@ impl Session {
         self.reserved.remove(&tunnel);
         self.domains.remove(&tunnel);
         self.servers.remove(&tunnel);
+        self.claims.remove(&tunnel);
         if !self.tunnels.remove(&tunnel) {
             return Ok(());
         }
@@ -536,6 +559,8 @@ impl Session {
             self.core.tcp_ports.close(&id);
             self.core.forget_upstreams(vec![id]);
         }
+        // The tunnel is gone, so its names may be parked.
+        self.claims.remove(&id);
     }
 
     /// Queues a message. The queue is bounded by what one round of the loop can produce.

@@ -18,6 +18,7 @@ use daemon::tls::CertFiles;
 use http::Uri;
 
 use super::ApiRates;
+use super::cluster;
 use super::domains::{self, DomainConfig};
 use super::file::{
     AccessLogForm, AccessLogSection, ControlPlaneSection, EngineFile, JwtSection, LimitsSection,
@@ -90,7 +91,6 @@ pub(super) fn engine(
     let tcp_ports = errors.keep_or_default(port_range(file.tcp.port_range.as_deref()));
     let trusted_proxies =
         errors.keep_or_default(networks("edge.trusted_proxies", &file.edge.trusted_proxies));
-    let access_log = errors.keep_or_default(access_log(file.access_log));
     let geoip_file = errors.keep_or_default(optional_path("geoip.file", file.geoip.file));
     let timeouts = timeouts(&file.timeouts, errors);
     let limits = limits(&file.limits, errors);
@@ -114,6 +114,8 @@ pub(super) fn engine(
     inspect(&named_files, errors);
     Some(EngineConfig {
         pages: errors.keep_or_default(pages::check(file.pages)),
+        access_log: errors.keep_or_default(access_log(file.access_log)),
+        cluster: errors.keep_or_default(cluster::check(file.cluster)),
         host: host?,
         log_level: file.engine.log_level,
         http,
@@ -127,7 +129,6 @@ pub(super) fn engine(
         timeouts,
         tcp_ports,
         trusted_proxies,
-        access_log,
         limits,
         geoip_file,
         compat_rstream: file.compat.rstream,

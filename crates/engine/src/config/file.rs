@@ -9,6 +9,7 @@ use daemon::metrics::MetricsSection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::cluster::ClusterSection;
 use super::domains::DomainSection;
 use super::pages::PagesSection;
 use super::recordings::RecordingsSection;
@@ -58,6 +59,9 @@ pub(super) struct EngineFile {
     /// platform, `engine.host` is the cluster's domain, and `auth.jwt` must not contain keys.
     /// Without it the engine is a community engine.
     pub(super) control_plane: Option<ControlPlaneSection>,
+    /// The cluster of the engine. With this section the names of tunnels belong to one owner at all
+    /// engines of the cluster, which share a store: etcd. Without it the engine is alone.
+    pub(super) cluster: Option<ClusterSection>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -363,6 +363,11 @@ fn find_tunnel(
         return Err(Problem::misdirected_request().into());
     }
     let (rule, problem) = match core.live.route(server_name) {
+        Route::Online(_) if !core.serves_names() => {
+            record.set_rule("offline", None);
+            record.set_outcome(Outcome::Failed);
+            return Err(Problem::tunnel_offline(OFFLINE_RETRY).into());
+        }
         Route::Online(tunnel) if !core.has_lost_name(&tunnel) => return Ok(tunnel),
         Route::Offline | Route::Unknown if core.is_taken_down(server_name) => {
             record.set_refusal(Rule::TakenDown, None);

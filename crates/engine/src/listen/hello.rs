@@ -163,6 +163,7 @@ async fn accept_and_classify(socket: Socket, worker: &Arc<Worker>) -> Option<Con
         && candidate.view.properties.protocol == Some(Protocol::Tls)
         && let Route::Online(tunnel) = core.live.route(&name)
         && !core.has_lost_name(&tunnel)
+        && core.serves_names()
     {
         return classify_tls_tunnel(start, hello_bytes, &tunnel, worker).await;
     }

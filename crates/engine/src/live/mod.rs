@@ -30,6 +30,7 @@ pub use counts::{Counts, Online};
 pub use group::{Health, LoadMetric};
 pub use hostnames::{HostnameError, Namespace, PublishedName, Requester};
 pub use limits::LiveLimits;
+pub(crate) use names::routed_hostname;
 pub use owner::TunnelRegistry;
 pub use view::View;
 pub(crate) use view::write_array;

@@ -38,7 +38,7 @@ impl papaya::Equivalent<NameKey> for NameRef<'_> {
 
 /// The host name by which visitors reach a tunnel. A private tunnel has none. A TCP tunnel is
 /// reached by its port; the host name that is shown for it is the engine's.
-pub(super) fn routed_hostname(properties: &TunnelProperties) -> Option<&Hostname> {
+pub(crate) fn routed_hostname(properties: &TunnelProperties) -> Option<&Hostname> {
     let published =
         properties.publish.unwrap_or(true) && properties.protocol != Some(Protocol::Tcp);
     properties.hostname.as_ref().filter(|_| published)

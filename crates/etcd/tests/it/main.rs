@@ -25,6 +25,7 @@ async fn join(endpoints: &[String], address: &str, hold: Duration) -> Cluster {
         login: None,
         prefix: "/svc/".to_owned(),
         engine: Engine {
+            name: "engine".into(),
             address: address.into(),
             zone: "zone".into(),
         },

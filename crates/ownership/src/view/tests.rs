@@ -5,6 +5,7 @@ const THERE: EngineId = EngineId(2);
 
 fn engine(address: &str) -> Engine {
     Engine {
+        name: "engine".into(),
         address: address.into(),
         zone: "".into(),
     }

@@ -22,6 +22,7 @@ fn a_view_of_100_000_names_takes_at_most_150_mib() {
 fn records() -> impl Iterator<Item = Change> {
     let engines = (0..3).map(|number| {
         let engine = Engine {
+            name: format!("engine-{number}").into(),
             address: format!("engine-{number}.internal:7443").into(),
             zone: "zone".into(),
         };

@@ -88,20 +88,32 @@ impl Session {
     fn open_deferred(&mut self, deferred: DeferredRequest, now: Instant) -> Result<(), SessionEnd> {
         let none = TunnelProperties::default();
         let requested = deferred.request.tunnel_properties.as_ref();
-        let outcome = match self.open_tunnel(requested.unwrap_or(&none)) {
-            Ok(properties) => TunnelOutcome::TunnelProperties(Box::new(properties)),
+        match self.prepare_tunnel(requested.unwrap_or(&none)) {
+            Ok(prepared) => self.claim_or_open(deferred.request.request_id, prepared),
             Err(OpenRefusal::NeedsUpdate(_))
                 if now < deferred.deadline && self.deferred.requests.len() < MAX_DEFERRED =>
             {
                 self.deferred.requests.push(deferred);
-                return Ok(());
+                Ok(())
             }
             Err(OpenRefusal::NeedsUpdate(error) | OpenRefusal::Final(error)) => {
-                TunnelOutcome::Error(error)
+                self.answer(deferred.request.request_id, Err(error))
             }
+        }
+    }
+
+    /// Queues the response to a request for a tunnel.
+    pub(super) fn answer(
+        &mut self,
+        request_id: String,
+        opened: Result<TunnelProperties, Error>,
+    ) -> Result<(), SessionEnd> {
+        let outcome = match opened {
+            Ok(properties) => TunnelOutcome::TunnelProperties(Box::new(properties)),
+            Err(error) => TunnelOutcome::Error(error),
         };
         let answer: Message = Kind::OpenTunnelRsp(OpenTunnelRsp {
-            request_id: deferred.request.request_id,
+            request_id,
             outcome: Some(outcome),
         })
         .into();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use credentials::link_password::MAX_ENTRIES;
 use credentials::{LinkPassword, LinkPasswords};
+use etcd::Claim;
 use types::permission::Permission;
 use types::tunnel::{Hostname, PropertyError, Protocol, TunnelProperties};
 use wire::{Error, ErrorCode};
@@ -13,18 +14,28 @@ use super::Session;
 use super::deferred::OpenRefusal;
 use crate::access::{self, PublicationError};
 use crate::config::Timeouts;
+use crate::directory::WebttyServer;
 use crate::listen::{BoundPort, PortError, accept_visitors, check_ciphers};
 use crate::live::{ClientHandle, HostnameError, OpenTunnelError, Requester};
 
+/// A tunnel that passed all checks, and has its address.
+pub(super) struct PreparedTunnel {
+    /// The resolved properties.
+    pub(super) properties: TunnelProperties,
+    policy: access::TunnelPolicy,
+    server: Option<Arc<WebttyServer>>,
+    port: Option<PublishedPort>,
+}
+
 impl Session {
-    /// Opens a tunnel and returns its effective properties.
+    /// Checks the request for a tunnel, and chooses its address.
     ///
     /// The order of the checks is the same as in all APIs: permission, format, available options,
     /// boundary, state.
-    pub(super) fn open_tunnel(
-        &mut self,
+    pub(super) fn prepare_tunnel(
+        &self,
         request: &wire::message::TunnelProperties,
-    ) -> Result<wire::message::TunnelProperties, OpenRefusal> {
+    ) -> Result<PreparedTunnel, OpenRefusal> {
         let core = Arc::clone(&self.core);
         let permission = Permission::TunnelsTunnelsCreateDelete;
         core.tenancy
@@ -58,6 +69,28 @@ impl Session {
         })?;
         let port = self.publish(&mut properties)?;
         let policy = access::TunnelPolicy::compile(&properties).with_link_passwords(passwords);
+        Ok(PreparedTunnel {
+            properties,
+            policy,
+            server,
+            port,
+        })
+    }
+
+    /// Opens a tunnel and returns its effective properties. `claim` is the right to its names in a
+    /// cluster.
+    pub(super) fn open_tunnel(
+        &mut self,
+        prepared: PreparedTunnel,
+        claim: Option<Claim>,
+    ) -> Result<wire::message::TunnelProperties, Error> {
+        let core = Arc::clone(&self.core);
+        let PreparedTunnel {
+            properties,
+            policy,
+            server,
+            port,
+        } = prepared;
         let owner = ClientHandle {
             identity: self.identity.clone(),
             project: Arc::clone(&self.project),
@@ -93,7 +126,11 @@ impl Session {
             core.forget_upstreams(vec![displaced.tunnel_id]);
             displaced.agent.taken_over(displaced.tunnel_id);
         }
-        Ok(wire::properties::opened(&tunnel.view))
+        let properties = wire::properties::opened(&tunnel.view);
+        if let Some(claim) = claim {
+            self.keep_claim(tunnel.view.id, claim);
+        }
+        Ok(properties)
     }
 
     /// Chooses the public address of a tunnel that is published, and writes it into its properties.
@@ -210,9 +247,7 @@ impl Session {
                 Error::new(code, error.to_string())
             }),
             None => namespace
-                .draw(endpoint, |hostname| {
-                    self.core.live.is_reserved_name(hostname)
-                })
+                .draw(endpoint, |hostname| self.core.is_reserved_name(hostname))
                 .ok_or_else(|| Error::capacity_exhausted("no free hostname was found")),
         }
     }

@@ -1,0 +1,100 @@
+//! Names of tunnels in a cluster: a tunnel opens when the engine has claimed its names.
+
+use std::sync::Arc;
+
+use etcd::{Claim, ClaimError};
+use ownership::Name;
+use types::id::TunnelId;
+use wire::Error;
+
+use super::opening::PreparedTunnel;
+use super::{Session, SessionEnd};
+use crate::agents::Agent;
+use crate::core::Core;
+use crate::membership;
+
+/// The end of a claim for a tunnel.
+pub(super) struct ClaimedTunnel {
+    request_id: String,
+    prepared: PreparedTunnel,
+    names: Vec<Name>,
+    claim: Result<Claim, ClaimError>,
+}
+
+impl Session {
+    /// Opens a tunnel. In a cluster, its names are claimed first: [`Session::open_claimed`] follows.
+    pub(super) fn claim_or_open(
+        &mut self,
+        request_id: String,
+        prepared: PreparedTunnel,
+    ) -> Result<(), SessionEnd> {
+        let names = membership::names_of(&self.project.id, &prepared.properties);
+        let cluster = self.core.membership.clone();
+        let Some(cluster) = cluster.filter(|_| !names.is_empty()) else {
+            let opened = self.open_tunnel(prepared, None);
+            return self.answer(request_id, opened);
+        };
+        if self.claiming.len() >= self.core.config.limits.max_tunnels_per_client {
+            let full = Error::capacity_exhausted("no more tunnels can be opened");
+            return self.answer(request_id, Err(full));
+        }
+        let owner = membership::owner_of(&self.identity);
+        let shares = prepared.properties.share == Some(true);
+        self.claiming.spawn(async move {
+            let claim = cluster.claim(names.clone(), owner, shares).await;
+            ClaimedTunnel {
+                request_id,
+                prepared,
+                names,
+                claim,
+            }
+        });
+        Ok(())
+    }
+
+    /// Opens the tunnel of a claim, or refuses it.
+    pub(super) fn open_claimed(&mut self, claimed: ClaimedTunnel) -> Result<(), SessionEnd> {
+        let ClaimedTunnel {
+            request_id,
+            prepared,
+            names,
+            claim,
+        } = claimed;
+        let opened = match claim {
+            Ok(claim) => self.open_tunnel(prepared, Some(claim)),
+            Err(error) => Err(membership::refusal(&error, &names)),
+        };
+        self.answer(request_id, opened)?;
+        // The claim took time, in which the project may have lost the address.
+        if let Some(end) = self.revocation() {
+            return Err(end);
+        }
+        self.close_refused_tunnels()
+    }
+
+    /// Keeps a claim for the lifetime of its tunnel. If the owner moves to another engine, the
+    /// tunnel ends.
+    pub(super) fn keep_claim(&mut self, tunnel: TunnelId, claim: Claim) {
+        let (core, agent) = (Arc::downgrade(&self.core), Arc::clone(&self.agent));
+        claim.on_loss(move || {
+            if let Some(core) = core.upgrade() {
+                give_way(&core, &agent, tunnel);
+            }
+        });
+        self.claims.insert(tunnel, claim);
+    }
+}
+
+/// Closes a tunnel whose names another engine has taken over.
+fn give_way(core: &Core, agent: &Agent, tunnel: TunnelId) {
+    if core.handover.successor().borrow().is_some() {
+        // The agent has moved to the process that replaces this one, and keeps this channel until
+        // its streams have ended.
+        return;
+    }
+    if core.live.close_tunnel(&agent.client_id, &tunnel).is_some() {
+        core.tcp_ports.close(&tunnel);
+        core.forget_upstreams(vec![tunnel]);
+    }
+    agent.taken_over(tunnel);
+}

@@ -1,0 +1,148 @@
+//! The engine's membership in a cluster: the names of its tunnels belong to it at all engines.
+//!
+//! A tunnel of an engine with `cluster` opens when the engine has claimed its names (the crate
+//! `etcd`). The claims end with the tunnel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::config::ConfigError;
+use daemon::files::read_bounded;
+use etcd::{ClaimError, Cluster, Login, Password, Settings};
+use ownership::{Engine, Name, Owner, Refusal};
+use types::tunnel::TunnelProperties;
+use wire::Error;
+
+use crate::config::{ClusterConfig, StoreConfig};
+use crate::live::{Identity, routed_hostname};
+
+/// Starts to join the cluster of the configuration.
+///
+/// # Errors
+/// A file of the configuration cannot be used. The store may be unreachable.
+pub(crate) fn start(config: Option<&ClusterConfig>) -> Result<Option<Arc<Cluster>>, ConfigError> {
+    let Some(config) = config else {
+        return Ok(None);
+    };
+    let StoreConfig {
+        endpoints,
+        tls,
+        login,
+    } = &config.store;
+    if let Some(files) = tls {
+        files
+            .client_config()
+            .map_err(|error| ConfigError::new("cluster.etcd.ca_file", error.to_string()))?;
+    }
+    let login = login.as_ref().map(|(user, file)| {
+        let failed = |problem: String| {
+            let message = format!("{}: {problem}", file.display());
+            ConfigError::new("cluster.etcd.password_file", message)
+        };
+        let bytes = read_bounded(file, MAX_PASSWORD_BYTES);
+        let bytes = bytes.map_err(|error| failed(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|_| failed("it is not UTF-8".to_owned()))?;
+        let password = text.trim_end_matches(['\r', '\n']).to_owned();
+        Ok::<_, ConfigError>(Login {
+            user: user.clone(),
+            password: Password::new(password),
+        })
+    });
+    let settings = Settings {
+        endpoints: endpoints.clone(),
+        tls: tls.clone(),
+        login: login.transpose()?,
+        prefix: format!("/svc/{}/", config.name),
+        engine: Engine {
+            name: config.engine.as_str().into(),
+            address: config.advertise.as_str().into(),
+            zone: config.zone.as_deref().unwrap_or_default().into(),
+        },
+        hold: HOLD,
+    };
+    Ok(Some(Arc::new(Cluster::start(&settings))))
+}
+
+/// The names of a tunnel that have one owner in the cluster. The properties are resolved.
+pub(crate) fn names_of(project: &str, properties: &TunnelProperties) -> Vec<Name> {
+    let host = routed_hostname(properties).map(|host| Name::of_host(host.as_str()));
+    let name = properties.name.as_ref();
+    let name = name.map(|name| Name::of_tunnel(project, name.as_str()));
+    host.into_iter().chain(name).collect()
+}
+
+/// The owner of the names of an identity.
+pub(crate) fn owner_of(identity: &Identity) -> Owner {
+    let kind = match &identity.subject {
+        credentials::Identity::User(_) => "user",
+        credentials::Identity::Client(_) => "client",
+    };
+    // Ids of projects contain no `/`.
+    let (project, id) = (&identity.project, identity.subject.id());
+    Owner::new(format!("{project}/{kind}/{id}"))
+}
+
+/// The answer to an agent whose tunnel is refused.
+pub(crate) fn refusal(error: &ClaimError, names: &[Name]) -> Error {
+    match error {
+        ClaimError::Taken(name, refusal) => {
+            let is_host = names.first() == Some(name) && name.as_str().starts_with("host/");
+            let what = if is_host { "hostname" } else { "tunnel name" };
+            let reason = match refusal {
+                Refusal::Online => format!("the {what} is taken"),
+                Refusal::Held => format!(
+                    "the {what} is taken: it is held for another owner, whose agent left within \
+                     the last ten minutes"
+                ),
+            };
+            Error::invalid_request(reason)
+        }
+        error if error.is_retryable() => Error::service_unavailable(error.to_string()),
+        error => Error::invalid_request(error.to_string()),
+    }
+}
+
+/// The time for which a name is held against other owners after its owner was last online: as long
+/// as visitors get 503 for it.
+const HOLD: Duration = Duration::from_mins(10);
+
+/// Passwords have some dozen bytes.
+const MAX_PASSWORD_BYTES: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use types::tunnel::Protocol;
+
+    use super::*;
+
+    #[test]
+    fn a_tunnel_has_a_host_name_and_a_name_in_its_project() {
+        let mut properties = TunnelProperties {
+            name: Some("web".parse().unwrap()),
+            hostname: Some("web.t.engine.example".parse().unwrap()),
+            publish: Some(true),
+            protocol: Some(Protocol::Http),
+            ..TunnelProperties::default()
+        };
+        let host = Name::of_host("web.t.engine.example");
+        let name = Name::of_tunnel("p1", "web");
+        assert_eq!(names_of("p1", &properties), [host, name.clone()]);
+        // Tunnels of all engines show the host name of their engine.
+        properties.protocol = Some(Protocol::Tcp);
+        assert_eq!(names_of("p1", &properties), [name.clone()]);
+        properties.publish = Some(false);
+        assert_eq!(names_of("p1", &properties), [name]);
+        properties.name = None;
+        assert!(names_of("p1", &properties).is_empty());
+    }
+
+    #[test]
+    fn a_user_and_an_application_with_one_id_are_two_owners() {
+        let user = credentials::Identity::User("a".to_owned());
+        let client = credentials::Identity::Client("a".to_owned());
+        let owners = [("p1", &user), ("p1", &client), ("p2", &user)];
+        let owners = owners.map(|(project, subject)| owner_of(&Identity::new(project, subject)));
+        assert_ne!(owners[0], owners[1]);
+        assert_ne!(owners[0], owners[2]);
+    }
+}
