@@ -91,8 +91,8 @@ pub(crate) fn refusal(error: &ClaimError, names: &[Name]) -> Error {
             let reason = match refusal {
                 Refusal::Online => format!("the {what} is taken"),
                 Refusal::Held => format!(
-                    "the {what} is taken: it is held for another owner, whose agent left within \
-                     the last ten minutes"
+                    "an agent of another owner left within the last ten minutes, so the {what} is \
+                     taken"
                 ),
             };
             Error::invalid_request(reason)

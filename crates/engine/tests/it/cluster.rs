@@ -1,0 +1,179 @@
+//! Engines of one cluster, with a real store: a name has one owner at all of them.
+
+use client::Properties;
+use etcd::Cluster;
+use ownership::Name;
+use serde_json::json;
+use testing::{EtcdServers, TestEngine, TestTunnel, Upstream, within};
+use wire::message::{CloseTunnelRsp, ServerMessage, TunnelProperties};
+use wire::{ErrorCode, Kind};
+
+use crate::agent::wired::{self, PlainAgent};
+
+/// An engine in the cluster of this store.
+async fn member(servers: &EtcdServers, name: &str) -> TestEngine {
+    let endpoints = servers.endpoints().join("', '");
+    let cluster = format!(
+        "cluster: {{name: test, engine: {name}, advertise: '{name}.internal:7443', \
+         ca_file: /ca.pem, cert_file: /engine.pem, key_file: /key.pem, \
+         etcd: {{endpoints: ['{endpoints}']}}}}"
+    );
+    TestEngine::start_with(&cluster).await
+}
+
+fn cluster(engine: &TestEngine) -> &Cluster {
+    engine.running().membership().expect("a cluster")
+}
+
+/// The addresses of the engines that have agents with a host name.
+fn servers(engine: &TestEngine, label: &str) -> Vec<String> {
+    let name = Name::of_host(&format!("{label}.t.engine.localhost"));
+    let servers = cluster(engine).servers(&name).into_iter();
+    servers
+        .map(|server| server.engine.address.to_string())
+        .collect()
+}
+
+async fn wait_for_servers(engine: &TestEngine, label: &str, expected: &[&str]) {
+    let wait = cluster(engine).wait_until(|_| servers(engine, label) == expected);
+    within(&format!("servers {expected:?} of {label}"), wait).await;
+}
+
+fn other() -> serde_json::Value {
+    json!({"userId": "usr_other"})
+}
+
+fn named(name: &str) -> TunnelProperties {
+    TunnelProperties {
+        name: Some(name.into()),
+        publish: Some(false.into()),
+        ..TunnelProperties::default()
+    }
+}
+
+async fn status_of(engine: &TestEngine, label: &str) -> u16 {
+    let host = format!("{label}.t.engine.localhost");
+    let mut visitor = engine.visitor().http1(&host).await;
+    visitor.get("/", &host).await.status
+}
+
+#[tokio::test]
+async fn the_same_identity_takes_over_at_another_engine() {
+    let store = EtcdServers::start(1).await;
+    let first = member(&store, "engine-1").await;
+    let second = member(&store, "engine-2").await;
+    for (label, request) in [("web", wired::http("web")), ("db", named("db"))] {
+        let mut holder = PlainAgent::connect(&first).await;
+        let held = holder.open(request.clone()).await.unwrap();
+        let mut stranger = PlainAgent::connect_as(&second, other()).await;
+        let refused = stranger.open(request.clone()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorCode::InvalidRequest, "{label}");
+        assert!(refused.text().ends_with(" is taken"), "{refused}");
+
+        let mut mover = PlainAgent::connect(&second).await;
+        mover.open(request).await.unwrap();
+        let taken_over = ServerMessage {
+            message: ServerMessage::TAKEN_OVER.to_owned(),
+        };
+        let told = holder.channel.next().await;
+        assert_eq!(told, Some(Kind::ServerMessage(taken_over)), "{label}");
+        let tunnel_id = held.id.expect("an id").value;
+        let closed = Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id });
+        assert_eq!(holder.channel.next().await, Some(closed), "{label}");
+    }
+    wait_for_servers(&first, "web", &["engine-2.internal:7443"]).await;
+    assert_eq!(
+        status_of(&first, "web").await,
+        503,
+        "it was online recently"
+    );
+    first.stop().await;
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn another_identity_is_refused_within_the_hold() {
+    let store = EtcdServers::start(1).await;
+    let first = member(&store, "engine-1").await;
+    let second = member(&store, "engine-2").await;
+    let mut holder = PlainAgent::connect(&first).await;
+    holder.open(wired::http("web")).await.unwrap();
+    wait_for_servers(&second, "web", &["engine-1.internal:7443"]).await;
+    drop(holder);
+    wait_for_servers(&second, "web", &[]).await;
+    for engine in [&first, &second] {
+        let mut stranger = PlainAgent::connect_as(engine, other()).await;
+        let refused = stranger.open(wired::http("web")).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorCode::InvalidRequest);
+        assert!(refused.text().contains("ten minutes"), "{refused}");
+        assert!(refused.text().ends_with(" is taken"), "{refused}");
+    }
+    let mut returned = PlainAgent::connect(&second).await;
+    returned.open(wired::http("web")).await.unwrap();
+    wait_for_servers(&first, "web", &["engine-2.internal:7443"]).await;
+}
+
+#[tokio::test]
+async fn the_names_of_a_killed_engine_are_claimed_by_their_identity_at_once() {
+    let store = EtcdServers::start(1).await;
+    let killed = member(&store, "engine-1").await;
+    let other_engine = member(&store, "engine-2").await;
+    let mut holder = PlainAgent::connect(&killed).await;
+    for label in ["web", "shop"] {
+        holder.open(wired::http(label)).await.unwrap();
+    }
+    wait_for_servers(&other_engine, "shop", &["engine-1.internal:7443"]).await;
+    // A killed process sends nothing more to the store.
+    cluster(&killed).cut_off();
+    drop(killed);
+    let mut stranger = PlainAgent::connect_as(&other_engine, other()).await;
+    let refused = stranger.open(wired::http("shop")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorCode::InvalidRequest, "{refused}");
+    let mut mover = PlainAgent::connect(&other_engine).await;
+    mover.open(wired::http("web")).await.unwrap();
+    wait_for_servers(&other_engine, "web", &["engine-2.internal:7443"]).await;
+}
+
+#[tokio::test]
+async fn without_its_store_an_engine_serves_known_names_and_says_why_new_ones_wait() {
+    let mut store = EtcdServers::start(1).await;
+    let engine = member(&store, "engine-1").await;
+    let service = Upstream::http1().await;
+    let agent = engine.agent().await;
+    let properties = Properties::http().hostname("web");
+    let target: client::Target = service.addr().to_string().parse().unwrap();
+    let _tunnel = TestTunnel::open(agent, properties, target).await;
+    store.kill(0);
+    let mut late = PlainAgent::connect(&engine).await;
+    let refused = late.open(wired::http("new")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorCode::ServiceUnavailable, "{refused}");
+    assert!(refused.text().contains("etcd"), "{refused}");
+    assert_ne!(status_of(&engine, "web").await, 503);
+    // The agent's own name, at the same engine.
+    let mut again = PlainAgent::connect(&engine).await;
+    again.open(wired::http("web")).await.unwrap();
+
+    store.restart(0);
+    let opened = async { while late.open(wired::http("new")).await.is_err() {} };
+    within("the store", opened).await;
+}
+
+/// An engine that stops leaves the cluster, and its names stay held for their owners.
+#[tokio::test]
+async fn a_stopped_engine_parks_its_names() {
+    let store = EtcdServers::start(1).await;
+    let first = member(&store, "engine-1").await;
+    let second = member(&store, "engine-2").await;
+    let mut holder = PlainAgent::connect(&first).await;
+    holder.open(wired::http("web")).await.unwrap();
+    wait_for_servers(&second, "web", &["engine-1.internal:7443"]).await;
+    first.stop().await;
+    let has_left = |cluster: &Cluster| cluster.status().engines.len() == 1;
+    within("the leave", cluster(&second).wait_until(has_left)).await;
+    assert_eq!(servers(&second, "web"), [""; 0]);
+    let mut stranger = PlainAgent::connect_as(&second, other()).await;
+    let refused = stranger.open(wired::http("web")).await.unwrap_err();
+    assert!(refused.text().contains("ten minutes"), "{refused}");
+    let mut mover = PlainAgent::connect(&second).await;
+    mover.open(wired::http("web")).await.unwrap();
+}
