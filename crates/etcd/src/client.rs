@@ -79,9 +79,11 @@ impl Client {
     pub(crate) async fn renew_lease(&self, id: i64) -> Result<(), StoreError> {
         let renewing = move |connection: Connection| async move {
             let request = LeaseRequest { id };
-            connection.first_of_stream(LEASE_KEEP_ALIVE, request).await
+            let renewed: Result<LeaseKeepAliveResponse, StoreError> =
+                connection.first_of_stream(LEASE_KEEP_ALIVE, request).await;
+            renewed
         };
-        let renewed: LeaseKeepAliveResponse = self.with_retries(renewing).await?;
+        let renewed = self.with_retries(renewing).await?;
         if renewed.ttl <= 0 {
             return Err(StoreError::LeaseEnded);
         }
@@ -133,7 +135,7 @@ impl Client {
     {
         let calling = |connection: Connection| {
             let request = request.clone();
-            async move { connection.unary(method, request).await }
+            async move { connection.unary::<Q, A>(method, request).await }
         };
         self.with_retries(calling).await
     }
@@ -198,16 +200,15 @@ impl Client {
         for _ in 0..self.endpoints.len() {
             let asking = async {
                 let (connection, number) = self.connection().await?;
-                let asked = connection.unary(STATUS, Empty::default()).await;
+                let asked: Result<StatusResponse, StoreError> =
+                    connection.unary(STATUS, Empty::default()).await;
                 if asked.is_err() {
                     self.discard(number).await;
                 }
                 asked
             };
-            let status: Result<StatusResponse, StoreError> = timeout(DIAGNOSIS_TIME, asking)
-                .await
-                .unwrap_or(Err(StoreError::Slow));
-            match status {
+            let status = timeout(DIAGNOSIS_TIME, asking).await;
+            match status.unwrap_or(Err(StoreError::Slow)) {
                 Ok(status) if status.leader == 0 => return StoreError::QuorumLost,
                 Ok(_) => return failure,
                 Err(StoreError::QuorumLost) => return StoreError::QuorumLost,

@@ -349,7 +349,7 @@ impl Membership {
     async fn check_stall(&self) -> Result<(), StoreError> {
         let oldest = self.state.lock().beats.front().copied();
         let limit = REQUEST_TIME + 3 * self.beat_interval();
-        let is_stalled = oldest.is_some_and(|(_, sent)| clock::now() > sent + limit);
+        let is_stalled = oldest.is_some_and(|(_, sent)| clock::now() > sent.saturating_add(limit));
         if is_stalled {
             self.client.leave_member().await;
             return Err(StoreError::Slow);

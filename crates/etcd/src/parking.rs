@@ -20,19 +20,20 @@ use crate::proto::TxnRequest;
 impl Membership {
     /// Parks names until `stop`.
     pub(crate) async fn run_parking(self: Arc<Self>, stop: CancellationToken) {
-        let working = async {
-            loop {
-                self.parking.notified().await;
-                while let Err(error) = self.park_all().await {
-                    tracing::debug!(%error, "names are parked later");
-                    // The names stay held by the engine's lease meanwhile.
-                    tokio::time::sleep(RETRY).await;
-                }
-            }
-        };
         tokio::select! {
-            () = working => {}
+            () = self.park_continuously() => {}
             () = stop.cancelled() => {}
+        }
+    }
+
+    async fn park_continuously(&self) {
+        loop {
+            self.parking.notified().await;
+            while let Err(error) = self.park_all().await {
+                tracing::debug!(%error, "names are parked later");
+                // The names stay held by the engine's lease meanwhile.
+                tokio::time::sleep(RETRY).await;
+            }
         }
     }
 

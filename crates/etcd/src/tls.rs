@@ -31,10 +31,10 @@ pub struct TlsFilesError {
 }
 
 impl TlsFilesError {
-    fn new(path: &Path, problem: impl ToString) -> Self {
+    fn new(path: &Path, problem: impl Into<String>) -> Self {
         Self {
             path: path.to_owned(),
-            problem: problem.to_string(),
+            problem: problem.into(),
         }
     }
 }
@@ -45,7 +45,8 @@ impl TlsFiles {
     /// # Errors
     /// A file cannot be read, or does not contain what it should.
     pub fn client_config(&self) -> Result<Arc<ClientConfig>, TlsFilesError> {
-        let failed = |problem: rustls::Error| TlsFilesError::new(&self.ca_file, problem);
+        let failed =
+            |problem: rustls::Error| TlsFilesError::new(&self.ca_file, problem.to_string());
         let mut roots = RootCertStore::empty();
         for certificate in certificates(&self.ca_file)? {
             roots.add(certificate).map_err(failed)?;
@@ -64,7 +65,7 @@ impl TlsFiles {
                     .map_err(|_| TlsFilesError::new(key, "no private key in PEM"))?;
                 builder
                     .with_client_auth_cert(chain, private)
-                    .map_err(|error| TlsFilesError::new(certificate, error))?
+                    .map_err(|error| TlsFilesError::new(certificate, error.to_string()))?
             }
         };
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -92,7 +93,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsFilesError> {
         }
         Ok(bytes)
     };
-    reading().map_err(|error| TlsFilesError::new(path, error))
+    reading().map_err(|error: io::Error| TlsFilesError::new(path, error.to_string()))
 }
 
 /// All authorities of a system have about 200 KiB.

@@ -50,7 +50,7 @@ impl Tenure {
     /// The time at which the engine stops serving; `None` if it may not serve now.
     pub fn ends_at(&self) -> Option<Duration> {
         let contact = self.renewed?.min(self.observed?);
-        Some(contact + self.hold.saturating_sub(self.margin()))
+        Some(contact.saturating_add(self.hold.saturating_sub(self.margin())))
     }
 
     /// True if the engine may serve its names.
@@ -61,7 +61,7 @@ impl Tenure {
     /// True if the engine may write a hold, and remove those of other engines: the hold must last
     /// longer than the tenure of the engine that it removes.
     pub fn may_claim(&self, now: Duration) -> bool {
-        let is_fresh = |renewed| now < renewed + self.margin() / 2;
+        let is_fresh = |renewed: Duration| now < renewed.saturating_add(self.margin() / 2);
         self.may_serve(now) && self.renewed.is_some_and(is_fresh)
     }
 
