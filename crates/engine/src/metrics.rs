@@ -234,6 +234,17 @@ pub(crate) fn jwks_refreshed(ok: bool) {
     counter!(table::JWKS_REFRESHES, "outcome" => outcome).increment(1);
 }
 
+/// Updates the metrics of the engine's membership in a cluster.
+pub(crate) fn cluster(status: &etcd::Status) {
+    let age = status.lease_age.unwrap_or_default();
+    gauge!(table::CLUSTER_LEASE_AGE).set(age.as_secs_f64());
+    gauge!(table::CLUSTER_NAMES, "state" => "online").set(number(status.names.online));
+    gauge!(table::CLUSTER_NAMES, "state" => "held").set(number(status.names.held));
+    gauge!(table::CLUSTER_SERVING).set(f64::from(u8::from(status.is_serving)));
+    let latency = status.latency.unwrap_or_default();
+    gauge!(table::CLUSTER_STORE).set(latency.as_secs_f64());
+}
+
 fn refusal(code: wire::ErrorCode) -> &'static str {
     use wire::ErrorCode as Code;
     match code {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tracing::warn;
 
 use crate::core::Core;
+use crate::metrics::{self, REFRESH};
 
 /// Waits until the engine has joined its cluster, so that the first agents are not refused. An
 /// engine whose store is unreachable starts nevertheless, and joins later.
@@ -21,9 +22,12 @@ pub(super) async fn join(core: &Arc<Core>) {
         warn!(reason, "the engine has not joined its cluster yet");
     }
     let (agents, stop) = (core.agents.clone(), core.agents_stop.clone());
-    // The stop of the engine waits for these tasks last.
+    // The stop of the engine waits for this task last.
     core.routed.spawn(async move {
-        stop.cancelled().await;
+        let mut refresh = tokio::time::interval(REFRESH);
+        while stop.run_until_cancelled(refresh.tick()).await.is_some() {
+            metrics::cluster(&membership.status());
+        }
         tokio::time::timeout(FAREWELL, agents.wait()).await.ok();
         membership.stop().await;
     });

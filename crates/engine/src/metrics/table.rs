@@ -10,6 +10,10 @@ pub(super) const AGENTS_REFUSED: &str = "svc_agents_refused_total";
 pub(super) const BUILD_INFO: &str = "svc_build_info";
 pub(super) const BYTES: &str = "svc_bytes_total";
 pub(super) const CLIENTS: &str = "svc_clients";
+pub(super) const CLUSTER_LEASE_AGE: &str = "svc_cluster_lease_age_seconds";
+pub(super) const CLUSTER_NAMES: &str = "svc_cluster_names";
+pub(super) const CLUSTER_SERVING: &str = "svc_cluster_serving";
+pub(super) const CLUSTER_STORE: &str = "svc_cluster_store_seconds";
 pub(super) const CONNECTIONS_REFUSED: &str = "svc_connections_refused_total";
 pub(super) const CONTROL_PLANE_CHANGES: &str = "svc_control_plane_changes_total";
 pub(super) const CONTROL_PLANE_CONNECTED: &str = "svc_control_plane_connected";
@@ -122,6 +126,33 @@ pub(super) const METRICS: &[Metric] = &[
          active.",
     ),
     metric(CLIENTS, Kind::Gauge, &[], "Connected agents."),
+    metric(
+        CLUSTER_LEASE_AGE,
+        Kind::Gauge,
+        &[],
+        "Time since the engine last renewed its lease at the store of the cluster. Only in \
+         engines of a cluster, like all metrics of this group.",
+    ),
+    metric(
+        CLUSTER_NAMES,
+        Kind::Gauge,
+        &[("state", &["online", "held"])],
+        "Names of the whole cluster, as this engine has read them: with an agent, or held for \
+         their owner without one.",
+    ),
+    metric(
+        CLUSTER_SERVING,
+        Kind::Gauge,
+        &[],
+        "1 while the engine may serve its names; 0 before it has joined the cluster, and after \
+         it had no contact with the store for nearly ten minutes.",
+    ),
+    metric(
+        CLUSTER_STORE,
+        Kind::Gauge,
+        &[],
+        "Time that the last successful request to the store of the cluster took.",
+    ),
     metric(
         CONNECTIONS_REFUSED,
         Kind::Counter,

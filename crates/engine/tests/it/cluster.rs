@@ -167,6 +167,9 @@ async fn a_stopped_engine_parks_its_names() {
     let mut holder = PlainAgent::connect(&first).await;
     holder.open(wired::http("web")).await.unwrap();
     wait_for_servers(&second, "web", &["engine-1.internal:7443"]).await;
+    let status = cluster(&second).status();
+    assert!(status.is_serving && status.latency.is_some(), "{status:?}");
+    assert_eq!((status.names.online, status.own_names), (1, 0));
     first.stop().await;
     let has_left = |cluster: &Cluster| cluster.status().engines.len() == 1;
     within("the leave", cluster(&second).wait_until(has_left)).await;
