@@ -116,7 +116,7 @@ impl View {
 
     /// All holds of a name.
     pub fn holds(&self, name: &Name) -> &[Hold] {
-        self.names.get(name).map_or(&[], Holders::all)
+        self.names.get(name).map(Holders::all).unwrap_or_default()
     }
 
     /// The engines that have agents with a name.

@@ -83,6 +83,7 @@ fn another_owner_gets_the_name_when_the_hold_has_ended() {
         let mut cluster = cluster_after(&steps);
         assert!(!cluster.has_agent(1, 0), "{close:?}");
         cluster.step(Step::Wait(1));
+        cluster.step(Step::Deliver(1, 100));
         cluster.step(Step::Open(1, 0, 0));
         assert!(cluster.has_agent(1, 0), "{close:?}");
     }
