@@ -41,11 +41,6 @@ impl Cluster {
         }
     }
 
-    /// This run of the engine.
-    pub fn engine_id(&self) -> EngineId {
-        self.membership.id
-    }
-
     /// Claims names for an agent, all or none. `shares` is true if other tunnels of the owner may
     /// have the names at the same time.
     ///

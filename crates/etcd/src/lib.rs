@@ -13,6 +13,7 @@ mod clock;
 mod cluster;
 mod connection;
 mod error;
+mod locks;
 mod membership;
 mod parking;
 mod proto;

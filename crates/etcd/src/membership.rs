@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use types::backoff::Backoff;
 
-use crate::claims::NameLocks;
 use crate::client::{Client, REQUEST_TIME};
 use crate::clock;
 use crate::connection::Responses;
 use crate::error::StoreError;
+use crate::locks::NameLocks;
 use crate::proto::{RangeRequest, TxnRequest, WatchCreateRequest, WatchResponse};
 use crate::records::{Keys, StoreChange};
 use crate::settings::Settings;
