@@ -78,9 +78,11 @@ impl StoreError {
             Code::Unauthenticated | Code::PermissionDenied => Self::Unauthorized(text.to_owned()),
             Code::DeadlineExceeded => Self::Slow,
             // A connection that ends has no status of the server.
-            Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal => {
-                Self::Unreachable(text.to_owned())
-            }
+            Code::Unavailable
+            | Code::Unknown
+            | Code::Cancelled
+            | Code::Internal
+            | Code::ResourceExhausted => Self::Unreachable(text.to_owned()),
             _ => Self::Unexpected(format!("{code:?}: {text}")),
         }
     }

@@ -3,8 +3,11 @@
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -96,6 +99,29 @@ impl EtcdServers {
         let answer = self.post(place, "/v3/kv/compaction", &request).await;
         let answer = answer.expect("an answer");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    /// Requires a user, who may read and write the keys that start with `prefix`, which ends with
+    /// `/`.
+    pub async fn require_user(&self, user: &str, password: &str, prefix: &str) {
+        let end = format!("{}0", prefix.trim_end_matches('/'));
+        let (key, range_end) = (STANDARD.encode(prefix), STANDARD.encode(end));
+        let permission = json!({"permType": "READWRITE", "key": key, "range_end": range_end});
+        for (path, request) in [
+            ("user/add", json!({"name": "root", "password": password})),
+            ("role/add", json!({"name": "root"})),
+            ("user/grant", json!({"user": "root", "role": "root"})),
+            ("user/add", json!({"name": user, "password": password})),
+            ("role/add", json!({"name": "engines"})),
+            ("role/grant", json!({"name": "engines", "perm": permission})),
+            ("user/grant", json!({"user": user, "role": "engines"})),
+            ("enable", json!({})),
+        ] {
+            let path = format!("/v3/auth/{path}");
+            let answer = self.post(0, &path, &request.to_string()).await;
+            let answer = answer.expect("an answer");
+            assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+        }
     }
 
     /// Raises the alarm of a store without space.

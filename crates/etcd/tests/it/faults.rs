@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use etcd::{ClaimError, StoreError};
+use etcd::{ClaimError, Cluster, Login, Password, StoreError};
 use ownership::Name;
 use testing::{EtcdServers, within};
 
-use crate::{HOLD, addresses, claim, join, loss_of, two_engines, wait_for_servers};
+use crate::{HOLD, addresses, claim, join, loss_of, settings, two_engines, wait_for_servers};
 
 #[tokio::test]
 async fn the_loss_of_one_member_has_no_effect() {
@@ -137,4 +137,28 @@ async fn an_unreachable_store_is_reported() {
     servers.restart(0);
     let back = async { while claim(&cluster, "b", "x").await.is_err() {} };
     within("the store", back).await;
+}
+
+#[tokio::test]
+async fn a_store_may_require_a_user() {
+    let servers = EtcdServers::start(1).await;
+    servers.require_user("svc", "right", "/svc/").await;
+    let start = |password: Option<&str>| {
+        let login = password.map(|password| Login {
+            user: "svc".to_owned(),
+            password: Password::new(password.to_owned()),
+        });
+        let settings = settings(&servers.endpoints(), "first:1", HOLD);
+        Cluster::start(&etcd::Settings { login, ..settings })
+    };
+    let cluster = start(Some("right"));
+    within("contact", cluster.wait_until_serving()).await;
+    let _held = claim(&cluster, "a", "x").await.unwrap();
+    for wrong in [Some("wrong"), None] {
+        let refused = claim(&start(wrong), "b", "x").await.unwrap_err();
+        let ClaimError::Store(StoreError::Unauthorized(_)) = &refused else {
+            panic!("{wrong:?}: {refused:?}");
+        };
+        assert!(!refused.is_retryable());
+    }
 }

@@ -14,9 +14,8 @@ use tokio::sync::Notify;
 /// The hold time of engines in production.
 const HOLD: Duration = Duration::from_mins(10);
 
-/// An engine without agents, at these members of the store.
-async fn join(endpoints: &[String], address: &str, hold: Duration) -> Cluster {
-    let cluster = Cluster::start(&Settings {
+fn settings(endpoints: &[String], address: &str, hold: Duration) -> Settings {
+    Settings {
         endpoints: endpoints
             .iter()
             .map(|endpoint| endpoint.parse().unwrap())
@@ -30,7 +29,12 @@ async fn join(endpoints: &[String], address: &str, hold: Duration) -> Cluster {
             zone: "zone".into(),
         },
         hold,
-    });
+    }
+}
+
+/// An engine without agents, at these members of the store.
+async fn join(endpoints: &[String], address: &str, hold: Duration) -> Cluster {
+    let cluster = Cluster::start(&settings(endpoints, address, hold));
     within("contact with the store", cluster.wait_until_serving()).await;
     cluster
 }
