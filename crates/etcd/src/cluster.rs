@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ownership::{Claimant, EngineId, Name, Owner, Server};
+use ownership::{Claimant, Engine, EngineId, Name, Owner, Server};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -15,7 +15,8 @@ use crate::membership::Membership;
 use crate::settings::Settings;
 use crate::status::Status;
 
-/// The membership. It ends with [`Cluster::stop`].
+/// The membership. [`Cluster::stop`] leaves the cluster. Dropping the value ends only the contact
+/// with the store, so the names stay held until the lease ends.
 pub struct Cluster {
     membership: Arc<Membership>,
     runtime: Handle,
@@ -88,6 +89,13 @@ impl Cluster {
         self.membership.state.lock().view.servers(name)
     }
 
+    /// The engines of the cluster, including this one.
+    pub fn engines(&self) -> Vec<(EngineId, Engine)> {
+        let state = self.membership.state.lock();
+        let engines = state.view.engines();
+        engines.map(|(id, engine)| (*id, engine.clone())).collect()
+    }
+
     /// True if the name belongs to an owner, also without an agent.
     pub fn is_held(&self, name: &Name) -> bool {
         let state = self.membership.state.lock();
@@ -96,14 +104,10 @@ impl Cluster {
 
     /// The state of the membership.
     pub fn status(&self) -> Status {
+        let mut engines = self.engines();
+        engines.sort_by_key(|(id, _)| *id);
         let (membership, now) = (&self.membership, clock::now());
         let state = membership.state.lock();
-        let mut engines: Vec<_> = state
-            .view
-            .engines()
-            .map(|(id, engine)| (*id, engine.clone()))
-            .collect();
-        engines.sort_by_key(|(id, _)| *id);
         Status {
             engine: membership.id,
             is_serving: state.tenure.may_serve(now),
@@ -138,6 +142,12 @@ impl Cluster {
         self.stop.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop.cancel();
     }
 }
 
