@@ -156,6 +156,12 @@ impl State {
     /// Starts again from all records of the store.
     pub(crate) fn replace(&mut self, records: Vec<StoreChange>, revision: u64) -> Effects {
         self.needs_snapshot = false;
+        for record in &records {
+            match &record.change {
+                Change::Hold(name, hold) if hold.engine == self.id => self.adopt(name, hold),
+                _ => {}
+            }
+        }
         let records = records.into_iter().map(|record| record.change);
         self.view.replace(records, revision);
         let names: Vec<Name> = self.owned.keys().cloned().collect();
@@ -279,6 +285,22 @@ mod tests {
         ];
         assert_eq!(state.apply(taken, 6).lost.len(), 1);
         assert!(state.owned.is_empty());
+    }
+
+    /// The answer to a claim was lost, and the agent was refused.
+    #[test]
+    fn a_hold_without_a_claim_is_to_be_parked() {
+        let name = Name::of_host("a");
+        let written = || vec![change(Change::Hold(name.clone(), hold(HERE, 5)), 5)];
+        let mut state = State::new(HERE, Duration::from_mins(10));
+        state.apply(written(), 5);
+        assert!(state.unclaimed.contains(&name));
+        let mut state = State::new(HERE, Duration::from_mins(10));
+        state.replace(written(), 5);
+        assert!(state.unclaimed.contains(&name));
+        let mut state = claimed(&name);
+        state.replace(written(), 5);
+        assert!(!state.unclaimed.contains(&name));
     }
 
     #[test]
