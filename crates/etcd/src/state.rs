@@ -157,9 +157,10 @@ impl State {
     pub(crate) fn replace(&mut self, records: Vec<StoreChange>, revision: u64) -> Effects {
         self.needs_snapshot = false;
         for record in &records {
-            match &record.change {
-                Change::Hold(name, hold) if hold.engine == self.id => self.adopt(name, hold),
-                _ => {}
+            if let Change::Hold(name, hold) = &record.change
+                && hold.engine == self.id
+            {
+                self.adopt(name, hold);
             }
         }
         let records = records.into_iter().map(|record| record.change);

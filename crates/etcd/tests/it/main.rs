@@ -2,6 +2,7 @@
 
 mod claims;
 mod faults;
+mod schedules;
 
 use std::sync::Arc;
 use std::time::Duration;
