@@ -118,7 +118,9 @@ impl EngineConfig {
             inspect::files(files, now, &mut warnings, errors);
         })?;
         inspect::settings(&config, &mut warnings);
-        Ok((config, warnings))
+        let mut errors = ConfigErrors::default();
+        inspect::cluster(&config, &mut errors);
+        errors.finish(Some((config, warnings)))
     }
 
     fn load_with(
@@ -151,6 +153,7 @@ impl EngineConfig {
             domains: &self.domains,
         };
         inspect::files(&files, now, &mut warnings, &mut errors);
+        inspect::cluster(self, &mut errors);
         inspect::settings(self, &mut warnings);
         errors.finish(Some(warnings))
     }

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::config::ConfigError;
-use daemon::files::read_bounded;
-use etcd::{ClaimError, Cluster, Login, Password, Settings};
+use etcd::{ClaimError, Cluster, Settings};
 use ownership::{Engine, Name, Owner, Refusal};
 use types::tunnel::TunnelProperties;
 use wire::Error;
 
-use crate::config::{ClusterConfig, StoreConfig};
+use crate::config::ClusterConfig;
 use crate::live::{Identity, routed_hostname};
 
 /// Starts to join the cluster of the configuration.
@@ -24,34 +23,12 @@ pub(crate) fn start(config: Option<&ClusterConfig>) -> Result<Option<Arc<Cluster
     let Some(config) = config else {
         return Ok(None);
     };
-    let StoreConfig {
-        endpoints,
-        tls,
-        login,
-    } = &config.store;
-    if let Some(files) = tls {
-        files
-            .client_config()
-            .map_err(|error| ConfigError::new("cluster.etcd.ca_file", error.to_string()))?;
-    }
-    let login = login.as_ref().map(|(user, file)| {
-        let failed = |problem: String| {
-            let message = format!("{}: {problem}", file.display());
-            ConfigError::new("cluster.etcd.password_file", message)
-        };
-        let bytes = read_bounded(file, MAX_PASSWORD_BYTES);
-        let bytes = bytes.map_err(|error| failed(error.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|_| failed("it is not UTF-8".to_owned()))?;
-        let password = text.trim_end_matches(['\r', '\n']).to_owned();
-        Ok::<_, ConfigError>(Login {
-            user: user.clone(),
-            password: Password::new(password),
-        })
-    });
+    let store = &config.store;
+    store.check_certificates()?;
     let settings = Settings {
-        endpoints: endpoints.clone(),
-        tls: tls.clone(),
-        login: login.transpose()?,
+        endpoints: store.endpoints.clone(),
+        tls: store.tls.clone(),
+        login: store.login()?,
         prefix: format!("/svc/{}/", config.name),
         engine: Engine {
             name: config.engine.as_str().into(),
@@ -105,9 +82,6 @@ pub(crate) fn refusal(error: &ClaimError, names: &[Name]) -> Error {
 /// The time for which a name is held against other owners after its owner was last online: as long
 /// as visitors get 503 for it.
 const HOLD: Duration = Duration::from_mins(10);
-
-/// Passwords have some dozen bytes.
-const MAX_PASSWORD_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {

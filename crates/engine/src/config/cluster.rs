@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use daemon::config::values::{address, is_dns_name, path, required};
+use daemon::config::values::{address, is_dns_name, is_loopback, path, required};
 use daemon::config::{ConfigError, ConfigErrors};
-use etcd::{Endpoint, TlsFiles};
+use daemon::files::read_bounded;
+use etcd::{Endpoint, Login, Password, TlsFiles};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -41,6 +42,52 @@ pub struct StoreConfig {
     pub tls: Option<TlsFiles>,
     /// A user and the file of its password.
     pub login: Option<(String, PathBuf)>,
+}
+
+impl StoreConfig {
+    /// The user of the store, with the password from its file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn login(&self) -> Result<Option<Login>, ConfigError> {
+        let Some((user, file)) = &self.login else {
+            return Ok(None);
+        };
+        let failed = |problem: String| {
+            let message = format!("{}: {problem}", file.display());
+            ConfigError::new("cluster.etcd.password_file", message)
+        };
+        let bytes = read_bounded(file, MAX_PASSWORD_BYTES);
+        let bytes = bytes.map_err(|error| failed(error.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|_| failed("it is not UTF-8".to_owned()))?;
+        let password = text.trim_end_matches(['\r', '\n']).to_owned();
+        Ok(Some(Login {
+            user: user.clone(),
+            password: Password::new(password),
+        }))
+    }
+
+    /// Reads the certificates.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub(crate) fn check_certificates(&self) -> Result<(), ConfigError> {
+        let read = self.tls.as_ref().map(TlsFiles::client_config);
+        let failed = |error: etcd::TlsFilesError| {
+            ConfigError::new("cluster.etcd.ca_file", error.to_string())
+        };
+        read.transpose().map(drop).map_err(failed)
+    }
+
+    /// True if other machines read and change the messages to the store on their way.
+    pub(super) fn is_exposed(&self) -> bool {
+        is_exposed(&self.endpoints)
+    }
+}
+
+fn is_exposed(endpoints: &[Endpoint]) -> bool {
+    let is_plain = |endpoint: &Endpoint| !endpoint.has_tls && !is_loopback(&endpoint.host);
+    endpoints.iter().any(is_plain)
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -202,6 +249,10 @@ fn store(section: EtcdSection) -> Result<StoreConfig, ConfigErrors> {
         ca_file: ca_file.into(),
         client: client.map(|(certificate, key)| (certificate.into(), key.into())),
     });
+    if login.is_some() && is_exposed(&endpoints) {
+        let message = "a password is sent with https only, or over loopback";
+        errors.push(ConfigError::new("cluster.etcd.password_file", message));
+    }
     let login = login.map(|(user, file)| (user, file.into()));
     errors.finish(Some(StoreConfig {
         endpoints,
@@ -243,6 +294,9 @@ fn advertise(value: Option<String>) -> Result<String, ConfigError> {
 
 /// Members vote about each change; more than seven only make a store slower.
 const MAX_ENDPOINTS: usize = 9;
+
+/// Passwords have some dozen bytes.
+const MAX_PASSWORD_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -318,6 +372,23 @@ mod tests {
     }
 
     #[test]
+    fn the_password_is_read_from_its_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("password");
+        let mut section = section();
+        section.etcd.username = Some("svc".to_owned());
+        section.etcd.password_file = Some(file.display().to_string());
+        let store = check(Some(section)).unwrap().unwrap().store;
+        assert!(store.login().is_err(), "there is no file");
+        std::fs::write(&file, "secret\n").unwrap();
+        let login = store.login().unwrap().unwrap();
+        assert_eq!(login.user, "svc");
+        assert!(!format!("{login:?}").contains("secret"));
+        let error = store.check_certificates().unwrap_err();
+        assert_eq!(error.key, "cluster.etcd.ca_file");
+    }
+
+    #[test]
     fn the_store_has_complete_certificates_and_users() {
         let text = |text: &str| Some(text.to_owned());
         let mut half = section();
@@ -329,6 +400,14 @@ mod tests {
         let mut bare = section();
         bare.etcd.ca_file = None;
         assert_eq!(keys(bare), ["cluster.etcd.ca_file"]);
+        let mut exposed = section();
+        exposed.etcd = EtcdSection {
+            endpoints: vec!["http://etcd-1:2379".to_owned()],
+            username: text("svc"),
+            password_file: text("/password"),
+            ..EtcdSection::default()
+        };
+        assert_eq!(keys(exposed), ["cluster.etcd.password_file"]);
         let mut mixed = section();
         mixed.etcd.endpoints.push("http://etcd-2:2379".to_owned());
         assert_eq!(keys(mixed), ["cluster.etcd.endpoints"]);

@@ -4,7 +4,7 @@ use daemon::config::{ConfigError, ConfigErrors};
 use daemon::tls::{self, CertFiles, ReloadingCert, warn_missing_names};
 
 use super::check::NamedFiles;
-use super::{Auth, ControlPlane, EngineConfig, Warning, domains, endpoint, keys};
+use super::{Auth, ControlPlane, EngineConfig, StoreConfig, Warning, domains, endpoint, keys};
 use crate::geo::Countries;
 
 /// Reads the files that a configuration names, and adds all errors.
@@ -57,11 +57,27 @@ pub(super) fn settings(config: &EngineConfig, warnings: &mut Vec<Warning>) {
              checked and logged",
         ));
     }
+    let store = config.cluster.as_ref().map(|cluster| &cluster.store);
+    if store.is_some_and(StoreConfig::is_exposed) {
+        warnings.push(Warning::new(
+            "cluster.etcd.endpoints",
+            "the connections are not encrypted: who can change them can assign names to other \
+             owners; use https",
+        ));
+    }
     if config.geoip_file.is_some() && config.platform().is_none() {
         warnings.push(Warning::new(
             "geoip.file",
             "the file is not used: tunnels with geo_ip are available in managed engines",
         ));
+    }
+}
+
+/// Reads the files for the store of a cluster, and adds all errors.
+pub(super) fn cluster(config: &EngineConfig, errors: &mut ConfigErrors) {
+    if let Some(cluster) = &config.cluster {
+        errors.keep(cluster.store.login());
+        errors.keep(cluster.store.check_certificates());
     }
 }
 
