@@ -4,7 +4,7 @@ use client::Properties;
 use etcd::Cluster;
 use ownership::Name;
 use serde_json::json;
-use testing::{EtcdServers, TestEngine, TestTunnel, Upstream, within};
+use testing::{ClosedPort, EtcdServers, TestEngine, TestTunnel, Upstream, within};
 use wire::message::{CloseTunnelRsp, ServerMessage, TunnelProperties};
 use wire::{ErrorCode, Kind};
 
@@ -12,7 +12,11 @@ use crate::agent::wired::{self, PlainAgent};
 
 /// An engine in the cluster of this store.
 async fn member(servers: &EtcdServers, name: &str) -> TestEngine {
-    let endpoints = servers.endpoints().join("', '");
+    member_at(&servers.endpoints(), name).await
+}
+
+async fn member_at(endpoints: &[String], name: &str) -> TestEngine {
+    let endpoints = endpoints.join("', '");
     let cluster = format!(
         "cluster: {{name: test, engine: {name}, advertise: '{name}.internal:7443', \
          ca_file: /ca.pem, cert_file: /engine.pem, key_file: /key.pem, \
@@ -156,6 +160,25 @@ async fn without_its_store_an_engine_serves_known_names_and_says_why_new_ones_wa
     store.restart(0);
     let opened = async { while late.open(wired::http("new")).await.is_err() {} };
     within("the store", opened).await;
+}
+
+/// An engine starts without its store, and refuses tunnels with the reason until it has joined.
+#[tokio::test]
+async fn an_engine_without_contact_opens_no_tunnel() {
+    let nothing = ClosedPort::new();
+    let engine = member_at(&[format!("http://{}", nothing.addr())], "engine-1").await;
+    assert!(!cluster(&engine).serves());
+    let mut agent = PlainAgent::connect(&engine).await;
+    let refused = agent.open(wired::http("web")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorCode::ServiceUnavailable);
+    assert!(refused.text().contains("etcd"), "{refused}");
+    assert_eq!(status_of(&engine, "web").await, 404);
+    // A tunnel without a name has no owner in the cluster.
+    let unnamed = TunnelProperties {
+        publish: Some(false.into()),
+        ..TunnelProperties::default()
+    };
+    agent.open(unnamed).await.unwrap();
 }
 
 /// An engine that stops leaves the cluster, and its names stay held for their owners.
