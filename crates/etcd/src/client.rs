@@ -10,9 +10,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::connection::{Connection, Responses};
 use crate::error::StoreError;
 use crate::proto::{
-    Empty, LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, LeaseGrantRequest, LeaseGrantResponse,
-    LeaseKeepAliveResponse, LeaseRequest, RANGE, RangeRequest, RangeResponse, STATUS,
-    StatusResponse, TXN, TxnRequest, TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse,
+    EmptyMessage, LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, LeaseGrantRequest,
+    LeaseGrantResponse, LeaseKeepAliveResponse, LeaseRequest, RANGE, RangeRequest, RangeResponse,
+    STATUS, StatusResponse, TXN, TxnRequest, TxnResponse, WatchCreateRequest, WatchRequest,
+    WatchResponse,
 };
 use crate::settings::{Endpoint, Login, Settings};
 use crate::tls::TlsFiles;
@@ -22,14 +23,14 @@ pub(crate) struct Client {
     endpoints: Vec<Endpoint>,
     tls: Option<TlsFiles>,
     login: Option<Login>,
-    current: Mutex<Current>,
+    current: Mutex<CurrentMember>,
     /// Microseconds that the last successful request took; 0 before the first one.
     latency: AtomicU64,
 }
 
 /// The connection in use.
 #[derive(Default)]
-struct Current {
+struct CurrentMember {
     connection: Option<Connection>,
     /// Counts the connections, so that a failure ends only the one that it happened on.
     number: usize,
@@ -91,7 +92,7 @@ impl Client {
     }
 
     pub(crate) async fn revoke_lease(&self, id: i64) -> Result<(), StoreError> {
-        let _revoked: Empty = self.unary(LEASE_REVOKE, LeaseRequest { id }).await?;
+        let _revoked: EmptyMessage = self.unary(LEASE_REVOKE, LeaseRequest { id }).await?;
         Ok(())
     }
 
@@ -201,7 +202,7 @@ impl Client {
             let asking = async {
                 let (connection, number) = self.connection().await?;
                 let asked: Result<StatusResponse, StoreError> =
-                    connection.unary(STATUS, Empty::default()).await;
+                    connection.unary(STATUS, EmptyMessage::default()).await;
                 if asked.is_err() {
                     self.discard(number).await;
                 }

@@ -219,7 +219,7 @@ pub(crate) struct AuthenticateResponse {
 
 /// A message without fields that are used.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Empty {}
+pub(crate) struct EmptyMessage {}
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct StatusResponse {
