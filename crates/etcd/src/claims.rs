@@ -109,8 +109,12 @@ impl Membership {
         names: Vec<Name>,
         claimant: Claimant,
     ) -> Result<Claim, ClaimError> {
-        let _locks = self.locks.lock(&names).await;
         let deadline = Instant::now() + REQUEST_TIME;
+        if !self.serves() {
+            // The engine joins the cluster, for which it may need the locks.
+            self.wait_for_contact(deadline).await?;
+        }
+        let _locks = self.locks.lock(&names).await;
         let mut current = None;
         for _ in 0..TRIES {
             let plans = self.plan(&names, &claimant, current.take())?;
@@ -263,7 +267,7 @@ impl Membership {
                 Change::Hold(_, hold) => Some(hold),
                 _ => None,
             });
-            holds.collect()
+            holds.collect::<Vec<Hold>>()
         });
         Ok(Outcome::Changed(CurrentHolds {
             revision,

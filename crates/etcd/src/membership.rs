@@ -110,10 +110,12 @@ impl Membership {
         loop {
             tokio::select! {
                 response = changes.next() => {
-                    self.take_changes(&response?)?;
+                    if self.take_changes(&response?)? {
+                        self.claim_again().await?;
+                    }
                     backoff.reset();
                 }
-                Some(sent) = beats.next() => sent?,
+                Some(outcome) = beats.next() => outcome?,
                 _ = ticks.tick() => {
                     self.check_stall().await?;
                     if beats.is_empty() {
@@ -207,7 +209,8 @@ impl Membership {
             let mut state = self.state.lock();
             state.replace(records, u64::try_from(revision).unwrap_or_default())
         };
-        self.take_effects(effects)
+        // Names without a hold are claimed next.
+        self.take_effects(effects).map(drop)
     }
 
     /// Opens the stream of changes after the revision of the view.
@@ -229,11 +232,14 @@ impl Membership {
             self.state.lock().needs_snapshot = true;
             return Err(StoreError::Restored);
         }
-        self.take_changes(&first)?;
+        if self.take_changes(&first)? {
+            self.claim_again().await?;
+        }
         Ok(changes)
     }
 
-    fn take_changes(&self, response: &WatchResponse) -> Result<(), StoreError> {
+    /// Applies changes. Returns true if names must be claimed again.
+    fn take_changes(&self, response: &WatchResponse) -> Result<bool, StoreError> {
         if response.compact_revision > 0 {
             self.state.lock().needs_snapshot = true;
             return Err(StoreError::Compacted);
@@ -245,7 +251,7 @@ impl Membership {
         let changes = response.events.iter();
         let changes: Vec<_> = changes.filter_map(|event| self.keys.event(event)).collect();
         let Some(revision) = changes.iter().map(|change| change.revision).max() else {
-            return Ok(());
+            return Ok(false);
         };
         let effects = {
             let mut state = self.state.lock();
@@ -259,8 +265,8 @@ impl Membership {
         self.take_effects(effects)
     }
 
-    /// Ends lost claims, without the lock of the state.
-    fn take_effects(&self, effects: Effects) -> Result<(), StoreError> {
+    /// Ends lost claims, without the lock of the state. Returns true if names must be claimed again.
+    fn take_effects(&self, effects: Effects) -> Result<bool, StoreError> {
         for loss in effects.lost {
             loss.occur();
         }
@@ -268,7 +274,7 @@ impl Membership {
         if effects.has_lease_ended {
             return Err(StoreError::LeaseEnded);
         }
-        Ok(())
+        Ok(effects.has_unheld_name)
     }
 
     /// Claims the names again whose holds ended with an earlier lease.

@@ -97,6 +97,8 @@ pub(crate) struct Effects {
     pub(crate) lost: Vec<Arc<ClaimLoss>>,
     /// The record of this engine has ended with its lease.
     pub(crate) has_lease_ended: bool,
+    /// A name with claims must be claimed again.
+    pub(crate) has_unheld_name: bool,
 }
 
 impl State {
@@ -138,7 +140,10 @@ impl State {
             match &change {
                 Change::Engine(id, _) if *id == self.id => self.observe(beat.unwrap_or_default()),
                 Change::EngineEnd(id) if *id == self.id => effects.has_lease_ended = true,
-                Change::Hold(name, hold) if hold.engine == self.id => self.adopt(name, hold),
+                Change::Hold(name, hold) if hold.engine == self.id => {
+                    self.adopt(name, hold);
+                    effects.has_unheld_name |= self.note_parked(name, hold);
+                }
                 Change::HoldEnd(name, engine) if *engine == self.id => ended.push(name.clone()),
                 _ => {}
             }
@@ -161,6 +166,7 @@ impl State {
                 && hold.engine == self.id
             {
                 self.adopt(name, hold);
+                self.note_parked(name, hold);
             }
         }
         let records = records.into_iter().map(|record| record.change);
@@ -169,7 +175,7 @@ impl State {
         let lost = self.remove_lost(&names, revision);
         Effects {
             lost,
-            has_lease_ended: false,
+            ..Effects::default()
         }
     }
 
@@ -219,6 +225,23 @@ impl State {
         };
         self.owned.insert(name.clone(), owned);
         self.unclaimed.insert(name.clone());
+    }
+
+    /// Notes a hold that was parked by a request without an answer, while the name has been claimed
+    /// since. Returns true if the name must be claimed again, because the lease of the hold is not
+    /// renewed.
+    fn note_parked(&mut self, name: &Name, hold: &Hold) -> bool {
+        let Some(owned) = self.owned.get_mut(name) else {
+            return false;
+        };
+        let is_newer = owned
+            .generation
+            .is_some_and(|known| known < hold.generation);
+        let is_unheld = is_newer && !hold.is_online && !owned.claims.is_empty();
+        if is_unheld {
+            owned.generation = None;
+        }
+        is_unheld
     }
 
     /// Removes the names whose holds have ended before this revision.
@@ -302,6 +325,28 @@ mod tests {
         let mut state = claimed(&name);
         state.replace(written(), 5);
         assert!(!state.unclaimed.contains(&name));
+    }
+
+    #[test]
+    fn a_parked_name_with_claims_is_claimed_again() {
+        let name = Name::of_host("a");
+        let parked = |revision| {
+            let hold = Hold {
+                is_online: false,
+                ..hold(HERE, revision)
+            };
+            vec![change(Change::Hold(name.clone(), hold), revision)]
+        };
+        let mut state = claimed(&name);
+        assert!(
+            !state.apply(parked(4), 6).has_unheld_name,
+            "an older change"
+        );
+        assert!(state.apply(parked(7), 7).has_unheld_name);
+        assert_eq!(state.owned[&name].generation, None);
+        let mut state = claimed(&name);
+        assert!(state.replace(parked(7), 7).lost.is_empty());
+        assert_eq!(state.owned[&name].generation, None);
     }
 
     #[test]
