@@ -14,8 +14,9 @@
 //! only unpacked there. The web terminal is downloaded and the dashboard built as well, so that the
 //! tested program has them.
 //! PostgreSQL's package is installed without its default cluster; the tests create their own, in
-//! temporary directories. etcd is the store of a cluster of engines, and is only unpacked as well. Pebble, a certificate authority, and lego, another client of it, are built
-//! with Go, and so is `h2spec`, if possible; otherwise its test reports that it did not run.
+//! temporary directories. etcd, the store of a cluster of engines, is only unpacked as well. Pebble, a
+//! certificate authority, and lego, another client of it, are built with Go, and so is `h2spec`, if
+//! possible; otherwise its test reports that it did not run.
 
 mod debian;
 mod go;

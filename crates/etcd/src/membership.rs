@@ -210,7 +210,8 @@ impl Membership {
             state.replace(records, u64::try_from(revision).unwrap_or_default())
         };
         // Names without a hold are claimed next.
-        self.take_effects(effects).map(drop)
+        self.take_effects(effects)?;
+        Ok(())
     }
 
     /// Opens the stream of changes after the revision of the view.
