@@ -60,11 +60,14 @@ pub(crate) fn owner_of(identity: &Identity) -> Owner {
 }
 
 /// The answer to an agent whose tunnel is refused.
-pub(crate) fn refusal(error: &ClaimError, names: &[Name]) -> Error {
+pub(crate) fn refusal(error: &ClaimError) -> Error {
     match error {
         ClaimError::Taken(name, refusal) => {
-            let is_host = names.first() == Some(name) && name.as_str().starts_with("host/");
-            let what = if is_host { "hostname" } else { "tunnel name" };
+            let what = if name.is_host() {
+                "hostname"
+            } else {
+                "tunnel name"
+            };
             let reason = match refusal {
                 Refusal::Online => format!("the {what} is taken"),
                 Refusal::Held => format!(

@@ -34,6 +34,11 @@ impl Name {
         is_valid.then(|| Self(text.into()))
     }
 
+    /// True for a host name.
+    pub fn is_host(&self) -> bool {
+        self.0.split('/').next() == Some(HOST)
+    }
+
     /// The text, which is a part of keys in the store.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -107,6 +112,7 @@ mod tests {
                 assert!(!other.as_str().starts_with(&format!("{name}/")));
             }
         }
+        assert!(Name::of_host("a").is_host() && !Name::of_tunnel("host", "a").is_host());
         assert_eq!(Name::of_host("a.t.b").as_str(), "host/a.t.b");
         assert_eq!(Name::of_tunnel("p", "a b").as_str(), "tunnel/p/a%20b");
     }

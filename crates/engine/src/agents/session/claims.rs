@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use etcd::{Claim, ClaimError};
-use ownership::Name;
 use types::id::TunnelId;
 use wire::Error;
 
@@ -17,7 +16,6 @@ use crate::membership;
 pub(super) struct ClaimedTunnel {
     request_id: String,
     prepared: PreparedTunnel,
-    names: Vec<Name>,
     claim: Result<Claim, ClaimError>,
 }
 
@@ -41,11 +39,10 @@ impl Session {
         let owner = membership::owner_of(&self.identity);
         let shares = prepared.properties.share == Some(true);
         self.claiming.spawn(async move {
-            let claim = cluster.claim(names.clone(), owner, shares).await;
+            let claim = cluster.claim(names, owner, shares).await;
             ClaimedTunnel {
                 request_id,
                 prepared,
-                names,
                 claim,
             }
         });
@@ -57,12 +54,11 @@ impl Session {
         let ClaimedTunnel {
             request_id,
             prepared,
-            names,
             claim,
         } = claimed;
         let opened = match claim {
             Ok(claim) => self.open_tunnel(prepared, Some(claim)),
-            Err(error) => Err(membership::refusal(&error, &names)),
+            Err(error) => Err(membership::refusal(&error)),
         };
         self.answer(request_id, opened)?;
         // The claim took time, in which the project may have lost the address.
