@@ -77,8 +77,10 @@ pub(crate) fn refusal(error: &ClaimError) -> Error {
             };
             Error::invalid_request(reason)
         }
-        error if error.is_retryable() => Error::service_unavailable(error.to_string()),
-        error => Error::invalid_request(error.to_string()),
+        // Agents try again: a store that refuses the engine is repaired by its operator.
+        ClaimError::Store(_) | ClaimError::Contended | ClaimError::Stopping => {
+            Error::service_unavailable(error.to_string())
+        }
     }
 }
 
@@ -111,6 +113,23 @@ mod tests {
         assert_eq!(names_of("p1", &properties), [name]);
         properties.name = None;
         assert!(names_of("p1", &properties).is_empty());
+    }
+
+    #[test]
+    fn agents_try_again_unless_the_name_is_taken() {
+        let taken = |refusal| ClaimError::Taken(Name::of_host("a"), refusal);
+        for refusal in [Refusal::Online, Refusal::Held] {
+            let error = super::refusal(&taken(refusal));
+            assert_eq!(error.kind(), wire::ErrorCode::InvalidRequest);
+            // Clients recognise conflicts by the end of the message.
+            assert!(error.text().ends_with("the hostname is taken"));
+        }
+        let lost = ClaimError::Store(etcd::StoreError::QuorumLost);
+        for error in [lost, ClaimError::Contended, ClaimError::Stopping] {
+            let refused = super::refusal(&error);
+            assert_eq!(refused.kind(), wire::ErrorCode::ServiceUnavailable);
+            assert_eq!(refused.text(), error.to_string());
+        }
     }
 
     #[test]
