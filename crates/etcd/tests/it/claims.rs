@@ -6,7 +6,7 @@ use etcd::{ClaimError, Cluster};
 use ownership::{Name, Owner, Refusal};
 use testing::{EtcdServers, within};
 
-use crate::{addresses, claim, join, loss_of, two_engines, wait_for_servers};
+use crate::support::{addresses, claim, join, loss_of, two_engines, wait_for_servers};
 
 fn taken(name: &str, refusal: Refusal) -> ClaimError {
     ClaimError::Taken(Name::of_host(name), refusal)

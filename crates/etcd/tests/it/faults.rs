@@ -6,7 +6,9 @@ use etcd::{ClaimError, Cluster, Login, Password, StoreError};
 use ownership::Name;
 use testing::{EtcdServers, within};
 
-use crate::{HOLD, addresses, claim, join, loss_of, settings, two_engines, wait_for_servers};
+use crate::support::{
+    HOLD, addresses, claim, join, loss_of, settings, two_engines, wait_for_servers,
+};
 
 #[tokio::test]
 async fn the_loss_of_one_member_has_no_effect() {

@@ -9,7 +9,7 @@ use etcd::{Claim, Cluster};
 use fastrand::Rng;
 use testing::EtcdServers;
 
-use crate::{claim, join};
+use crate::support::{claim, join};
 
 /// Short, so that names change their owners during the test.
 const HOLD: Duration = Duration::from_secs(2);
