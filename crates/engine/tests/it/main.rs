@@ -11,8 +11,6 @@ mod api;
 #[cfg(test)]
 mod browser;
 #[cfg(test)]
-mod cluster;
-#[cfg(test)]
 mod corpus;
 #[cfg(test)]
 mod document;
@@ -24,6 +22,8 @@ mod event_stream;
 mod live;
 #[cfg(test)]
 mod managed;
+#[cfg(test)]
+mod membership;
 #[cfg(test)]
 mod operation;
 #[cfg(test)]
