@@ -77,7 +77,8 @@ impl Cluster {
         self.wait_until(Self::serves).await;
     }
 
-    /// Waits until a condition is true. It is evaluated after each contact with the store.
+    /// Waits until a condition is true. It is evaluated after each contact with the store
+    /// and each failure.
     pub async fn wait_until(&self, is_met: impl Fn(&Self) -> bool) {
         let mut contacts = self.membership.contacts.subscribe();
         // The sender lives as long as this value.

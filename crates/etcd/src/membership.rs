@@ -37,7 +37,7 @@ pub(crate) struct Membership {
     /// The end of the tenure in milliseconds of [`clock::now`]; 0 if nothing may be served.
     serves_until: AtomicU64,
     pub(crate) locks: NameLocks,
-    /// Changes with each contact, and with each name that is parked.
+    /// Changes with each contact, each failure, and each name that is parked.
     pub(crate) contacts: watch::Sender<()>,
     /// A claim waits for a contact, or its lease has ended.
     pub(crate) beat_now: Notify,
@@ -86,6 +86,7 @@ impl Membership {
             };
             warn!(error = %failure, "the contact with the cluster's store was lost");
             self.state.lock().failure = Some(failure);
+            self.contacts.send_replace(());
             let wait = backoff.next_wait(random());
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}

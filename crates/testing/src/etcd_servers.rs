@@ -12,12 +12,14 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::within;
+use crate::{TestCa, within};
 
 /// A store. Its members end when the value is dropped.
 pub struct EtcdServers {
     members: Vec<Member>,
     directory: TempDir,
+    /// Clients connect with TLS and a certificate. The directory contains the files.
+    has_tls: bool,
 }
 
 struct Member {
@@ -29,7 +31,25 @@ struct Member {
 impl EtcdServers {
     /// Starts a store, and waits until it answers.
     pub async fn start(members: usize) -> Self {
+        let servers = Self::launch_all(members, None);
+        for place in 0..servers.members.len() {
+            servers.wait_until_ready(place).await;
+        }
+        servers
+    }
+
+    /// Starts a store with one member that has a certificate of this authority, and requires one of
+    /// its clients. Does not wait.
+    pub fn start_with_tls(ca: &TestCa) -> Self {
+        Self::launch_all(1, Some(ca))
+    }
+
+    fn launch_all(members: usize, ca: Option<&TestCa>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
+        if let Some(ca) = ca {
+            fs::write(directory.path().join(CA_FILE), ca.pem()).expect("a file");
+            ca.issue(&["127.0.0.1"]).write_to(directory.path());
+        }
         // Members need the addresses of each other before they bind them.
         let members = (0..members).map(|_| Member {
             child: None,
@@ -39,19 +59,18 @@ impl EtcdServers {
         let mut servers = Self {
             members: members.collect(),
             directory,
+            has_tls: ca.is_some(),
         };
         for place in 0..servers.members.len() {
             servers.launch(place);
-        }
-        for place in 0..servers.members.len() {
-            servers.wait_until_ready(place).await;
         }
         servers
     }
 
     /// The address of a member, for clients.
     pub fn endpoint(&self, place: usize) -> String {
-        format!("http://127.0.0.1:{}", self.members[place].client_port)
+        let scheme = if self.has_tls { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", self.members[place].client_port)
     }
 
     /// The addresses of all members.
@@ -166,8 +185,8 @@ impl EtcdServers {
             .enumerate()
             .map(|(place, member)| format!("m{place}=http://127.0.0.1:{}", member.peer_port))
             .collect();
+        let client = self.endpoint(place);
         let member = &mut self.members[place];
-        let client = format!("http://127.0.0.1:{}", member.client_port);
         let peer = format!("http://127.0.0.1:{}", member.peer_port);
         let log = self.directory.path().join(format!("m{place}.log"));
         let log = File::options().create(true).append(true).open(log);
@@ -186,6 +205,17 @@ impl EtcdServers {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log.expect("a log"));
+        if self.has_tls {
+            let file = |name: &str| self.directory.path().join(name);
+            command
+                .arg("--cert-file")
+                .arg(file("cert.pem"))
+                .arg("--key-file")
+                .arg(file("key.pem"))
+                .arg("--trusted-ca-file")
+                .arg(file(CA_FILE))
+                .arg("--client-cert-auth");
+        }
         member.child = Some(command.spawn().expect("etcd starts"));
     }
 }
@@ -223,6 +253,8 @@ impl Member {
         }
     }
 }
+
+const CA_FILE: &str = "ca.pem";
 
 /// Lines of a member's log that a failed test prints.
 const LOG_LINES: usize = 20;

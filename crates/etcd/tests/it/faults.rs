@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use etcd::{ClaimError, Cluster, Login, Password, StoreError};
+use etcd::{ClaimError, Cluster, Login, Password, Settings, StoreError, TlsFiles};
 use ownership::Name;
-use testing::{EtcdServers, within};
+use testing::{EtcdServers, TestCa, within};
 
 use crate::support::{
     HOLD, addresses, claim, join, loss_of, settings, two_engines, wait_for_servers,
@@ -151,7 +151,7 @@ async fn a_store_may_require_a_user() {
             password: Password::new(password.to_owned()),
         });
         let settings = settings(&servers.endpoints(), "first:1", HOLD);
-        Cluster::start(&etcd::Settings { login, ..settings })
+        Cluster::start(&Settings { login, ..settings })
     };
     let cluster = start(Some("right"));
     within("contact", cluster.wait_until_serving()).await;
@@ -162,5 +162,33 @@ async fn a_store_may_require_a_user() {
             panic!("{wrong:?}: {refused:?}");
         };
         assert!(!refused.is_retryable());
+    }
+}
+
+#[tokio::test]
+async fn a_store_may_require_certificates() {
+    let (ca, other) = (TestCa::new(), TestCa::new());
+    let servers = EtcdServers::start_with_tls(&ca);
+    let directory = tempfile::tempdir().unwrap();
+    let (right, wrong) = (
+        directory.path().join("right"),
+        directory.path().join("wrong"),
+    );
+    std::fs::write(&right, ca.pem()).unwrap();
+    std::fs::write(&wrong, other.pem()).unwrap();
+    let client = Some(ca.issue(&["engine-1"]).write_to(directory.path()));
+    let start = |ca_file, client| {
+        let settings = settings(&servers.endpoints(), "first:1", HOLD);
+        let tls = Some(TlsFiles { ca_file, client });
+        Cluster::start(&Settings { tls, ..settings })
+    };
+    let cluster = start(right.clone(), client.clone());
+    within("contact", cluster.wait_until_serving()).await;
+    let _held = claim(&cluster, "a", "x").await.unwrap();
+    for (authority, client) in [(wrong, client), (right, None)] {
+        let refused = start(authority, client);
+        let failure = refused.wait_until(|cluster| cluster.status().failure.is_some());
+        within("failure", failure).await;
+        assert!(!refused.serves());
     }
 }
