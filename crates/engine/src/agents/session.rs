@@ -337,7 +337,7 @@ impl Session {
                         return end;
                     }
                 }
-                Some(claimed) = self.claiming.join_next() => {
+                Some(claimed) = self.claiming.join_next(), if !self.claiming.is_empty() => {
                     let opened = claimed.map_or(Ok(()), |claimed| self.open_claimed(claimed));
                     if let Err(end) = opened {
                         return end;

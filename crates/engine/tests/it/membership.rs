@@ -6,15 +6,18 @@ use ownership::Name;
 use serde_json::json;
 use testing::{ClosedPort, EtcdServers, TestEngine, TestTunnel, Upstream, within};
 use wire::message::{CloseTunnelRsp, ServerMessage, TunnelProperties};
-use wire::{ErrorCode, Kind};
+use wire::{Error, ErrorCode, Kind};
 
 use crate::agent::wired::{self, PlainAgent};
 
-/// An engine in the cluster of this store.
+/// An engine that has joined the cluster of this store.
 async fn member(servers: &EtcdServers, name: &str) -> TestEngine {
-    member_at(&servers.endpoints(), name).await
+    let engine = member_at(&servers.endpoints(), name).await;
+    within("join", cluster(&engine).wait_until_serving()).await;
+    engine
 }
 
+/// An engine that starts to join, at these members of the store.
 async fn member_at(endpoints: &[String], name: &str) -> TestEngine {
     let endpoints = endpoints.join("', '");
     let cluster = format!(
@@ -55,6 +58,23 @@ fn named(name: &str) -> TunnelProperties {
     }
 }
 
+/// Requests a tunnel, again after each refusal for which agents try again: the store of a busy
+/// machine may be slower than the time limit of a claim.
+async fn open(
+    agent: &mut PlainAgent,
+    properties: TunnelProperties,
+) -> Result<TunnelProperties, Error> {
+    let answered = async {
+        loop {
+            match agent.open(properties.clone()).await {
+                Err(error) if error.kind() == ErrorCode::ServiceUnavailable => {}
+                outcome => return outcome,
+            }
+        }
+    };
+    within("answer to a request for a tunnel", answered).await
+}
+
 async fn status_of(engine: &TestEngine, label: &str) -> u16 {
     let host = format!("{label}.t.engine.localhost");
     let mut visitor = engine.visitor().http1(&host).await;
@@ -68,14 +88,14 @@ async fn the_same_identity_takes_over_at_another_engine() {
     let second = member(&store, "engine-2").await;
     for (label, request) in [("web", wired::http("web")), ("db", named("db"))] {
         let mut holder = PlainAgent::connect(&first).await;
-        let held = holder.open(request.clone()).await.unwrap();
+        let held = open(&mut holder, request.clone()).await.unwrap();
         let mut stranger = PlainAgent::connect_as(&second, other()).await;
-        let refused = stranger.open(request.clone()).await.unwrap_err();
+        let refused = open(&mut stranger, request.clone()).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorCode::InvalidRequest, "{label}");
         assert!(refused.text().ends_with(" is taken"), "{refused}");
 
         let mut mover = PlainAgent::connect(&second).await;
-        mover.open(request).await.unwrap();
+        open(&mut mover, request).await.unwrap();
         let taken_over = ServerMessage {
             message: ServerMessage::TAKEN_OVER.to_owned(),
         };
@@ -101,19 +121,19 @@ async fn another_identity_is_refused_within_the_hold() {
     let first = member(&store, "engine-1").await;
     let second = member(&store, "engine-2").await;
     let mut holder = PlainAgent::connect(&first).await;
-    holder.open(wired::http("web")).await.unwrap();
+    open(&mut holder, wired::http("web")).await.unwrap();
     wait_for_servers(&second, "web", &["engine-1.internal:7443"]).await;
     drop(holder);
     wait_for_servers(&second, "web", &[]).await;
     for engine in [&first, &second] {
         let mut stranger = PlainAgent::connect_as(engine, other()).await;
-        let refused = stranger.open(wired::http("web")).await.unwrap_err();
+        let refused = open(&mut stranger, wired::http("web")).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorCode::InvalidRequest);
         assert!(refused.text().contains("ten minutes"), "{refused}");
         assert!(refused.text().ends_with(" is taken"), "{refused}");
     }
     let mut returned = PlainAgent::connect(&second).await;
-    returned.open(wired::http("web")).await.unwrap();
+    open(&mut returned, wired::http("web")).await.unwrap();
     wait_for_servers(&first, "web", &["engine-2.internal:7443"]).await;
 }
 
@@ -124,17 +144,17 @@ async fn the_names_of_a_killed_engine_are_claimed_by_their_identity_at_once() {
     let other_engine = member(&store, "engine-2").await;
     let mut holder = PlainAgent::connect(&killed).await;
     for label in ["web", "shop"] {
-        holder.open(wired::http(label)).await.unwrap();
+        open(&mut holder, wired::http(label)).await.unwrap();
     }
     wait_for_servers(&other_engine, "shop", &["engine-1.internal:7443"]).await;
     // A killed process sends nothing more to the store.
     cluster(&killed).cut_off();
     drop(killed);
     let mut stranger = PlainAgent::connect_as(&other_engine, other()).await;
-    let refused = stranger.open(wired::http("shop")).await.unwrap_err();
+    let refused = open(&mut stranger, wired::http("shop")).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorCode::InvalidRequest, "{refused}");
     let mut mover = PlainAgent::connect(&other_engine).await;
-    mover.open(wired::http("web")).await.unwrap();
+    open(&mut mover, wired::http("web")).await.unwrap();
     wait_for_servers(&other_engine, "web", &["engine-2.internal:7443"]).await;
 }
 
@@ -158,8 +178,7 @@ async fn without_its_store_an_engine_serves_known_names_and_says_why_new_ones_wa
     again.open(wired::http("web")).await.unwrap();
 
     store.restart(0);
-    let opened = async { while late.open(wired::http("new")).await.is_err() {} };
-    within("the store", opened).await;
+    open(&mut late, wired::http("new")).await.unwrap();
 }
 
 /// An engine starts without its store, and refuses tunnels with the reason until it has joined.
@@ -188,7 +207,7 @@ async fn a_stopped_engine_parks_its_names() {
     let first = member(&store, "engine-1").await;
     let second = member(&store, "engine-2").await;
     let mut holder = PlainAgent::connect(&first).await;
-    holder.open(wired::http("web")).await.unwrap();
+    open(&mut holder, wired::http("web")).await.unwrap();
     wait_for_servers(&second, "web", &["engine-1.internal:7443"]).await;
     let status = cluster(&second).status();
     assert!(status.is_serving && status.latency.is_some(), "{status:?}");
@@ -198,8 +217,8 @@ async fn a_stopped_engine_parks_its_names() {
     within("the leave", cluster(&second).wait_until(has_left)).await;
     assert_eq!(servers(&second, "web"), [""; 0]);
     let mut stranger = PlainAgent::connect_as(&second, other()).await;
-    let refused = stranger.open(wired::http("web")).await.unwrap_err();
+    let refused = open(&mut stranger, wired::http("web")).await.unwrap_err();
     assert!(refused.text().contains("ten minutes"), "{refused}");
     let mut mover = PlainAgent::connect(&second).await;
-    mover.open(wired::http("web")).await.unwrap();
+    open(&mut mover, wired::http("web")).await.unwrap();
 }

@@ -26,12 +26,15 @@ impl Session {
         request_id: String,
         prepared: PreparedTunnel,
     ) -> Result<(), SessionEnd> {
-        let names = membership::names_of(&self.project.id, &prepared.properties);
-        let cluster = self.core.membership.clone();
-        let Some(cluster) = cluster.filter(|_| !names.is_empty()) else {
+        let Some(cluster) = self.core.membership.clone() else {
             let opened = self.open_tunnel(prepared, None);
             return self.answer(request_id, opened);
         };
+        let names = membership::names_of(&self.project.id, &prepared.properties);
+        if names.is_empty() {
+            let opened = self.open_tunnel(prepared, None);
+            return self.answer(request_id, opened);
+        }
         if self.claiming.len() >= self.core.config.limits.max_tunnels_per_client {
             let full = Error::capacity_exhausted("no more tunnels can be opened");
             return self.answer(request_id, Err(full));
