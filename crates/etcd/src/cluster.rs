@@ -112,6 +112,7 @@ impl Cluster {
         Status {
             engine: membership.id,
             is_serving: state.tenure.may_serve(now),
+            serves_until: state.tenure.ends_at(),
             lease_age: state.tenure.lease_age(now),
             latency: membership.client.latency(),
             revision: state.view.revision(),

@@ -11,6 +11,9 @@ pub struct Status {
     pub engine: EngineId,
     /// True if the engine may serve its names.
     pub is_serving: bool,
+    /// Time since the machine started at which the engine stops serving without further contact;
+    /// `None` if it does not serve.
+    pub serves_until: Option<Duration>,
     /// Time since the last renewal of the lease; `None` without a lease.
     pub lease_age: Option<Duration>,
     /// Time that the last successful request to the store took.

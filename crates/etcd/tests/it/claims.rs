@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use etcd::{ClaimError, Cluster};
-use ownership::{Name, Owner, Refusal};
+use ownership::{Name, Refusal};
 use testing::{EtcdServers, within};
 
-use crate::support::{addresses, claim, join, loss_of, two_engines, wait_for_servers};
+use crate::support::{
+    HOLD, addresses, claim, claim_all, join, loss_of, two_engines, wait_for_servers,
+};
 
 fn taken(name: &str, refusal: Refusal) -> ClaimError {
     ClaimError::Taken(Name::of_host(name), refusal)
@@ -52,10 +54,9 @@ async fn tunnels_that_share_a_name_are_online_at_both_engines() {
     let servers = EtcdServers::start(1).await;
     let (first, second) = two_engines(&servers).await;
     let names = || vec![Name::of_host("a"), Name::of_tunnel("p", "t")];
-    let owner = Owner::new("x");
-    let here = first.claim(names(), owner.clone(), true).await.unwrap();
-    let _again = first.claim(names(), owner.clone(), true).await.unwrap();
-    let _there = second.claim(names(), owner, true).await.unwrap();
+    let here = claim_all(&first, names(), "x", true).await.unwrap();
+    let _again = claim_all(&first, names(), "x", true).await.unwrap();
+    let _there = claim_all(&second, names(), "x", true).await.unwrap();
     wait_for_servers(&first, "a", &["first:1", "second:1"]).await;
     wait_for_servers(&second, "a", &["first:1", "second:1"]).await;
     assert_eq!(first.servers(&Name::of_tunnel("p", "t")).len(), 2);
@@ -72,7 +73,7 @@ async fn a_claim_has_all_of_its_names_or_none() {
     let (first, second) = two_engines(&servers).await;
     let _held = claim(&first, "b", "x").await.unwrap();
     let both = vec![Name::of_host("a"), Name::of_host("b")];
-    let refused = second.claim(both, Owner::new("y"), false).await;
+    let refused = claim_all(&second, both, "y", false).await;
     assert_eq!(refused.unwrap_err(), taken("b", Refusal::Online));
     assert!(!second.is_held(&Name::of_host("a")));
     claim(&first, "a", "z").await.unwrap();
@@ -126,19 +127,32 @@ async fn an_engine_that_stops_leaves_and_its_names_stay_held() {
 #[tokio::test]
 async fn the_names_of_a_lost_engine_are_free_when_its_lease_ends() {
     let servers = EtcdServers::start(1).await;
-    let hold = Duration::from_secs(4);
-    let lost = join(&servers.endpoints(), "lost:1", hold).await;
-    let other = join(&servers.endpoints(), "other:1", hold).await;
+    let (lost, other) = two_engines(&servers).await;
     let _kept = claim(&lost, "a", "x").await.unwrap();
     let _displaced = claim(&lost, "b", "x").await.unwrap();
-    wait_for_servers(&other, "b", &["lost:1"]).await;
+    wait_for_servers(&other, "b", &["first:1"]).await;
     lost.cut_off();
     let _moved = claim(&other, "b", "x").await.unwrap();
     let refused = claim(&other, "a", "y").await.unwrap_err();
     assert_eq!(refused, taken("a", Refusal::Online));
+    let record = format!("/svc/engines/{}", lost.status().engine);
+    servers.end_lease_of(0, &record).await;
     let is_free = |cluster: &Cluster| !cluster.is_held(&Name::of_host("a"));
     within("the end of the lease", other.wait_until(is_free)).await;
-    assert!(!lost.serves(), "it stopped before its lease ended");
     claim(&other, "a", "y").await.unwrap();
-    assert_eq!(addresses(&other, "b"), ["other:1"]);
+    assert_eq!(addresses(&other, "b"), ["second:1"]);
+}
+
+/// The order does not depend on the speed of the machine: the lease lasts for the hold time after
+/// the store has received a renewal, and the engine counts from the time at which it sent it.
+#[tokio::test]
+async fn an_engine_stops_serving_before_its_lease_ends() {
+    let servers = EtcdServers::start(1).await;
+    let other = join(&servers.endpoints(), "other:1", HOLD).await;
+    let lost = join(&servers.endpoints(), "lost:1", Duration::from_secs(4)).await;
+    let engines = |count: usize| move |cluster: &Cluster| cluster.status().engines.len() == count;
+    within("both engines", other.wait_until(engines(2))).await;
+    lost.cut_off();
+    within("the end of the lease", other.wait_until(engines(1))).await;
+    assert!(!lost.serves(), "another owner could have its names");
 }

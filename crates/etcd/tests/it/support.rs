@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd::{Claim, ClaimError, Cluster, Settings};
+use etcd::{Claim, ClaimError, Cluster, Settings, StoreError};
 use ownership::{Engine, Name, Owner};
 use testing::{EtcdServers, within};
 use tokio::sync::Notify;
@@ -45,7 +45,51 @@ pub(crate) async fn two_engines(servers: &EtcdServers) -> (Cluster, Cluster) {
 
 pub(crate) async fn claim(cluster: &Cluster, name: &str, owner: &str) -> Result<Claim, ClaimError> {
     let names = vec![Name::of_host(name)];
-    cluster.claim(names, Owner::new(owner), false).await
+    claim_all(cluster, names, owner, false).await
+}
+
+/// Claims names, again after each failure that can pass: the store of a busy machine may be slower
+/// than the time limit of a claim.
+pub(crate) async fn claim_all(
+    cluster: &Cluster,
+    names: Vec<Name>,
+    owner: &str,
+    shares: bool,
+) -> Result<Claim, ClaimError> {
+    let answered = async {
+        loop {
+            match cluster
+                .claim(names.clone(), Owner::new(owner), shares)
+                .await
+            {
+                Err(ClaimError::Store(error)) if error.is_retryable() => {}
+                Err(ClaimError::Contended) => {}
+                outcome => return outcome,
+            }
+        }
+    };
+    within("answer to a claim", answered).await
+}
+
+/// Claims a name that cannot be assigned now, until the refusal has this reason.
+pub(crate) async fn wait_for_refusal(
+    cluster: &Cluster,
+    name: &str,
+    is_expected: impl Fn(&StoreError) -> bool,
+) -> ClaimError {
+    let refused = async {
+        loop {
+            let names = vec![Name::of_host(name)];
+            let refused = cluster.claim(names, Owner::new("x"), false).await;
+            match refused.unwrap_err() {
+                ClaimError::Store(error) if is_expected(&error) => {
+                    return ClaimError::Store(error);
+                }
+                other => assert!(other.is_retryable(), "{other}"),
+            }
+        }
+    };
+    within("expected refusal", refused).await
 }
 
 pub(crate) fn addresses(cluster: &Cluster, name: &str) -> Vec<String> {
