@@ -193,7 +193,10 @@ impl Membership {
         if state.is_stopping {
             return Err(ClaimError::Stopping);
         }
+        // The view may have later holds of this engine, without those that others wrote before.
+        let mut since = state.view.revision();
         if let Some(current) = current {
+            since = since.max(current.revision);
             update_view(&mut state, names, current);
         }
         let plans = names.iter().map(|name| {
@@ -203,10 +206,9 @@ impl Membership {
                 Decision::Write { displaced } => Some(displaced),
                 Decision::Refuse(refusal) => return Err(ClaimError::Taken(name.clone(), refusal)),
             };
-            let newest = holds.iter().map(|hold| hold.generation.0).max();
             Ok(NamePlan {
                 name: name.clone(),
-                since: newest.unwrap_or_default().max(state.view.revision()),
+                since,
                 displaced,
             })
         });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, FuturesUnordered};
-use ownership::{Engine, EngineId, Name};
+use ownership::{Engine, EngineId, Name, View};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::MissedTickBehavior;
@@ -190,12 +190,13 @@ impl Membership {
                 range_end: range_end.clone(),
                 limit: PAGE,
                 revision,
+                min_mod_revision: 0,
             };
             let page = self.client.range(page).await?;
             let header = page.header.unwrap_or_default();
             if revision == 0 {
                 revision = header.revision;
-                self.state.lock().store_id = Some(header.cluster_id);
+                self.note_store(header.cluster_id, revision)?;
             }
             records.extend(page.kvs.iter().filter_map(|kv| self.keys.record(kv)));
             match page.kvs.into_iter().next_back() {
@@ -212,6 +213,21 @@ impl Membership {
         };
         // Names without a hold are claimed next.
         self.take_effects(effects)?;
+        Ok(())
+    }
+
+    /// Notes the store that is read. If it has an older state than the view, or is another one, the
+    /// holds of this engine may be missing, even if its lease is there: the engine joins again.
+    fn note_store(&self, id: u64, revision: i64) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        let known = state.store_id.replace(id);
+        let is_older = u64::try_from(revision).unwrap_or_default() < state.view.revision();
+        if is_older || known.is_some_and(|known| known != id) {
+            state.view = View::default();
+            state.end_lease();
+            self.publish(&state);
+            return Err(StoreError::Restored);
+        }
         Ok(())
     }
 
@@ -332,20 +348,22 @@ impl Membership {
         }
     }
 
-    /// A store without space accepts no records, but it still has a newest revision.
+    /// A store without space accepts no records. An owner that moved to another engine before has
+    /// left a key there that is newer than the view, unless nobody has the name any more.
     async fn observe_by_reading(&self, sent: Duration) -> Result<(), StoreError> {
         let (key, range_end) = self.keys.all();
+        let since = self.state.lock().view.revision();
         let request = RangeRequest {
             key,
             range_end,
             limit: 1,
             revision: 0,
+            min_mod_revision: i64::try_from(since).unwrap_or(i64::MAX).saturating_add(1),
         };
-        let header = self.client.range(request).await?.header.unwrap_or_default();
+        let newer = self.client.range(request).await?.kvs;
         let mut state = self.state.lock();
         state.failure = Some(StoreError::NoSpace);
-        let revision = u64::try_from(header.revision).unwrap_or(u64::MAX);
-        if state.view.revision() >= revision {
+        if newer.is_empty() {
             state.beats.clear();
             state.tenure.observe(sent);
             self.publish(&state);

@@ -50,6 +50,9 @@ pub(crate) struct RangeRequest {
     pub(crate) limit: i64,
     #[prost(int64, tag = "4")]
     pub(crate) revision: i64,
+    /// Keys that were written before are left out.
+    #[prost(int64, tag = "10")]
+    pub(crate) min_mod_revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
