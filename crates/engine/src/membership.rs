@@ -77,8 +77,10 @@ pub(crate) fn refusal(error: &ClaimError) -> Error {
             };
             Error::invalid_request(reason)
         }
-        // Agents try again: a store that refuses the engine is repaired by its operator.
-        ClaimError::Store(_) | ClaimError::Contended | ClaimError::Stopping => {
+        // Agents try again: a store that refuses the engine is repaired by its operator, who finds
+        // its addresses and texts in the log.
+        ClaimError::Store(error) => Error::service_unavailable(error.summary()),
+        ClaimError::Contended | ClaimError::Stopping => {
             Error::service_unavailable(error.to_string())
         }
     }

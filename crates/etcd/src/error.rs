@@ -45,6 +45,23 @@ impl StoreError {
         !matches!(self, Self::Unauthorized(_) | Self::Unexpected(_))
     }
 
+    /// The reason for agents, without addresses, files and texts of the store.
+    pub fn summary(&self) -> String {
+        match self {
+            Self::Unauthorized(_) => "the cluster's store (etcd) refuses this engine".to_owned(),
+            Self::Unreachable(_) => "the cluster's store (etcd) is not reachable".to_owned(),
+            Self::Unexpected(_) => {
+                "the response of the cluster's store (etcd) is unexpected".to_owned()
+            }
+            Self::QuorumLost
+            | Self::NoSpace
+            | Self::Slow
+            | Self::LeaseEnded
+            | Self::Compacted
+            | Self::Restored => self.to_string(),
+        }
+    }
+
     /// True if another member may do what this one did not do.
     pub(crate) fn tries_next_member(&self) -> bool {
         matches!(self, Self::QuorumLost | Self::Unreachable(_) | Self::Slow)
@@ -91,6 +108,20 @@ impl StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_summary_has_no_text_of_the_store() {
+        let text = || "https://etcd-1:2379".to_owned();
+        for error in [
+            StoreError::Unauthorized(text()),
+            StoreError::Unreachable(text()),
+            StoreError::Unexpected(text()),
+        ] {
+            assert!(error.to_string().contains("etcd-1"));
+            assert!(!error.summary().contains("etcd-1"), "{error:?}");
+        }
+        assert_eq!(StoreError::Slow.summary(), StoreError::Slow.to_string());
+    }
 
     #[test]
     fn errors_of_etcd_have_their_meaning() {

@@ -1,6 +1,7 @@
 //! Real etcd servers: one member, or several that form one store.
 
 use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use base64::Engine as _;
@@ -88,6 +89,30 @@ impl EtcdServers {
     /// Starts a killed member again, with its data.
     pub fn restart(&mut self, place: usize) {
         self.launch(place);
+    }
+
+    /// Kills a member, and starts it again when its data is copied.
+    pub fn back_up(&mut self, place: usize) {
+        self.kill(place);
+        copy_directory(&self.data(place), &self.backup(place));
+        self.restart(place);
+    }
+
+    /// Kills a member, and starts it with the data of its copy.
+    pub fn restore(&mut self, place: usize) {
+        self.kill(place);
+        let data = self.data(place);
+        fs::remove_dir_all(&data).expect("the data is removed");
+        fs::rename(self.backup(place), data).expect("the copy takes its place");
+        self.restart(place);
+    }
+
+    fn data(&self, place: usize) -> PathBuf {
+        self.directory.path().join(format!("m{place}"))
+    }
+
+    fn backup(&self, place: usize) -> PathBuf {
+        self.directory.path().join(format!("m{place}-copy"))
     }
 
     /// Waits until a member answers, which needs a quorum.
@@ -207,7 +232,7 @@ impl EtcdServers {
             .enumerate()
             .map(|(place, member)| format!("m{place}=http://127.0.0.1:{}", member.peer_port))
             .collect();
-        let client = self.endpoint(place);
+        let (client, data) = (self.endpoint(place), self.data(place));
         let member = &mut self.members[place];
         let peer = format!("http://127.0.0.1:{}", member.peer_port);
         let log = self.directory.path().join(format!("m{place}.log"));
@@ -215,7 +240,7 @@ impl EtcdServers {
         let mut command = Command::new(program);
         command
             .args(["--name", &format!("m{place}"), "--data-dir"])
-            .arg(self.directory.path().join(format!("m{place}")))
+            .arg(data)
             .args(["--listen-client-urls", &client])
             .args(["--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer])
@@ -275,6 +300,22 @@ impl Member {
             // A member that has ended on its own fails the test in another way.
             child.kill().ok();
             child.wait().ok();
+        }
+    }
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("a directory");
+    // Only the user of etcd may read its data.
+    let permissions = fs::metadata(from).expect("a directory").permissions();
+    fs::set_permissions(to, permissions).expect("permissions");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            copy_directory(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("a copy");
         }
     }
 }

@@ -84,6 +84,35 @@ async fn compacted_changes_are_read_from_the_whole_store() {
     assert_eq!(addresses(&late, "kept"), ["late:1"]);
 }
 
+/// The older state has the engine's lease, but not all of its names.
+#[tokio::test]
+async fn names_that_a_restored_store_has_not_are_claimed_again() {
+    let mut servers = EtcdServers::start(1).await;
+    let cluster = join(&servers.endpoints(), "first:1", HOLD).await;
+    let kept = claim(&cluster, "kept", "x").await.unwrap();
+    let lost = loss_of(&kept);
+    servers.back_up(0);
+    servers.wait_until_ready(0).await;
+    // The older state is older than the engine's view, even when other engines have written to it.
+    let mut later = Vec::new();
+    for number in 0..50 {
+        let name = format!("n{number}");
+        later.push(claim(&cluster, &name, "x").await.unwrap());
+    }
+    servers.restore(0);
+    servers.wait_until_ready(0).await;
+    let other = join(&servers.endpoints(), "other:1", HOLD).await;
+    wait_for_servers(&other, "n0", &["first:1"]).await;
+    wait_for_servers(&other, "n49", &["first:1"]).await;
+    wait_for_servers(&other, "kept", &["first:1"]).await;
+    within("contact", cluster.wait_until_serving()).await;
+    tokio::select! {
+        biased;
+        () = lost.notified() => panic!("the claim was lost"),
+        () = std::future::ready(()) => {}
+    }
+}
+
 #[tokio::test]
 async fn an_engine_leaves_a_paused_member() {
     let servers = EtcdServers::start(3).await;
