@@ -53,10 +53,10 @@ async fn the_same_owner_takes_over_and_the_other_engine_gives_way() {
 async fn tunnels_that_share_a_name_are_online_at_both_engines() {
     let servers = EtcdServers::start(1).await;
     let (first, second) = two_engines(&servers).await;
-    let names = || vec![Name::of_host("a"), Name::of_tunnel("p", "t")];
-    let here = claim_all(&first, names(), "x", true).await.unwrap();
-    let _again = claim_all(&first, names(), "x", true).await.unwrap();
-    let _there = claim_all(&second, names(), "x", true).await.unwrap();
+    let names = [Name::of_host("a"), Name::of_tunnel("p", "t")];
+    let here = claim_all(&first, &names, "x", true).await.unwrap();
+    let _again = claim_all(&first, &names, "x", true).await.unwrap();
+    let _there = claim_all(&second, &names, "x", true).await.unwrap();
     wait_for_servers(&first, "a", &["first:1", "second:1"]).await;
     wait_for_servers(&second, "a", &["first:1", "second:1"]).await;
     assert_eq!(first.servers(&Name::of_tunnel("p", "t")).len(), 2);
@@ -72,8 +72,8 @@ async fn a_claim_has_all_of_its_names_or_none() {
     let servers = EtcdServers::start(1).await;
     let (first, second) = two_engines(&servers).await;
     let _held = claim(&first, "b", "x").await.unwrap();
-    let both = vec![Name::of_host("a"), Name::of_host("b")];
-    let refused = claim_all(&second, both, "y", false).await;
+    let both = [Name::of_host("a"), Name::of_host("b")];
+    let refused = claim_all(&second, &both, "y", false).await;
     assert_eq!(refused.unwrap_err(), taken("b", Refusal::Online));
     assert!(!second.is_held(&Name::of_host("a")));
     claim(&first, "a", "z").await.unwrap();

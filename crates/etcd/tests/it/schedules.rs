@@ -15,7 +15,7 @@ use crate::support::join;
 /// Short, so that names change their owners during the test.
 const HOLD: Duration = Duration::from_secs(2);
 
-/// Several turns of owners. A busy machine takes longer, until enough names have changed theirs.
+/// Several turns of owners.
 const RUN: Duration = Duration::from_secs(12);
 
 /// Seconds after which another owner opens the tunnels: twice the hold time.
@@ -110,7 +110,7 @@ impl World {
         OWNERS[(turn + usize::from(random.u8(..5) == 0)) % OWNERS.len()]
     }
 
-    /// Each name has had an owner, and one at least a second one.
+    /// True after several turns, when one name at least has had a second owner.
     fn is_over(&self) -> bool {
         self.start.elapsed() >= RUN && self.admissions.table().moves > NAMES.len()
     }

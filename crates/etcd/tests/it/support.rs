@@ -44,24 +44,21 @@ pub(crate) async fn two_engines(servers: &EtcdServers) -> (Cluster, Cluster) {
 }
 
 pub(crate) async fn claim(cluster: &Cluster, name: &str, owner: &str) -> Result<Claim, ClaimError> {
-    let names = vec![Name::of_host(name)];
-    claim_all(cluster, names, owner, false).await
+    claim_all(cluster, &[Name::of_host(name)], owner, false).await
 }
 
 /// Claims names, again after each failure that can pass: the store of a busy machine may be slower
 /// than the time limit of a claim.
 pub(crate) async fn claim_all(
     cluster: &Cluster,
-    names: Vec<Name>,
+    names: &[Name],
     owner: &str,
     shares: bool,
 ) -> Result<Claim, ClaimError> {
     let answered = async {
         loop {
-            match cluster
-                .claim(names.clone(), Owner::new(owner), shares)
-                .await
-            {
+            let names = names.to_vec();
+            match cluster.claim(names, Owner::new(owner), shares).await {
                 Err(ClaimError::Store(error)) if error.is_retryable() => {}
                 Err(ClaimError::Contended) => {}
                 outcome => return outcome,

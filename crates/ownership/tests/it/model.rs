@@ -219,11 +219,10 @@ impl Cluster {
         };
         let view = &self.engines[engine].view;
         let known = view.holds(name).to_vec();
-        let newest = known.iter().map(|hold| hold.generation.0).max();
-        let bound = newest.unwrap_or_default().max(view.revision());
+        let since = view.revision();
         let (current, changed) = self.store.holds_of(name);
         // The compare-and-swap fails, so the engine decides again with the current holds.
-        let holds = if changed > bound { current } else { known };
+        let holds = if changed > since { current } else { known };
         match decide(&claimant, holds.iter()) {
             Decision::Keep => {}
             Decision::Refuse(_) => return,
