@@ -349,7 +349,7 @@ impl Membership {
     }
 
     /// A store without space accepts no records. An owner that moved to another engine before has
-    /// left a key there that is newer than the view, unless nobody has the name any more.
+    /// left a key there that is newer than the view, unless the name is free by now.
     async fn observe_by_reading(&self, sent: Duration) -> Result<(), StoreError> {
         let (key, range_end) = self.keys.all();
         let since = self.state.lock().view.revision();

@@ -59,15 +59,15 @@ impl Session {
             prepared,
             claim,
         } = claimed;
-        let opened = match claim {
-            Ok(claim) => self.open_tunnel(prepared, Some(claim)),
-            Err(error) => Err(membership::refusal(&error)),
-        };
-        self.answer(request_id, opened)?;
-        // The claim took time, in which the project may have lost the address.
+        // The claim took time, in which the agent may have lost its session or its permission.
         if let Some(end) = self.revocation() {
             return Err(end);
         }
+        let claim = claim.map_err(|error| membership::refusal(&error));
+        let claim = claim.and_then(|claim| self.require_permission().map(|()| claim));
+        let opened = claim.and_then(|claim| self.open_tunnel(prepared, Some(claim)));
+        self.answer(request_id, opened)?;
+        // The project may have lost the address.
         self.close_refused_tunnels()
     }
 

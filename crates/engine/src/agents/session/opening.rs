@@ -37,10 +37,7 @@ impl Session {
         request: &wire::message::TunnelProperties,
     ) -> Result<PreparedTunnel, OpenRefusal> {
         let core = Arc::clone(&self.core);
-        let permission = Permission::TunnelsTunnelsCreateDelete;
-        core.tenancy
-            .require(&self.credential, &self.project, permission)
-            .map_err(|missing| Error::unauthorized(missing.to_string()))?;
+        self.require_permission()?;
         let mut properties = wire::properties::requested(request).map_err(Error::from)?;
         let available = |properties: &TunnelProperties| {
             access::community::refuse_unavailable(
@@ -75,6 +72,15 @@ impl Session {
             server,
             port,
         })
+    }
+
+    /// Checks that the agent may open tunnels.
+    pub(super) fn require_permission(&self) -> Result<(), Error> {
+        let permission = Permission::TunnelsTunnelsCreateDelete;
+        self.core
+            .tenancy
+            .require(&self.credential, &self.project, permission)
+            .map_err(|missing| Error::unauthorized(missing.to_string()))
     }
 
     /// Opens a tunnel and returns its effective properties. `claim` is the right to its names in a
