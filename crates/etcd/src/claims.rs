@@ -375,3 +375,60 @@ fn record(state: &mut State, claimant: &Claimant, plans: &[NamePlan], generation
 
 /// Attempts of a claim. Each failure means that another claim of the name has succeeded.
 const TRIES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ownership::{Engine, Owner};
+
+    use super::*;
+    use crate::settings::Settings;
+
+    /// Another engine may have written a hold after the view's revision, and before this engine
+    /// parked its own.
+    #[test]
+    fn a_plan_relies_on_the_revision_at_which_all_holds_were_read() {
+        let settings = Settings {
+            endpoints: Vec::new(),
+            tls: None,
+            login: None,
+            prefix: "/svc/".to_owned(),
+            engine: Engine {
+                name: "engine".into(),
+                address: "engine:1".into(),
+                zone: "zone".into(),
+            },
+            hold: Duration::from_mins(10),
+        };
+        let engine = EngineId(1);
+        let membership = Membership::new(engine, &settings);
+        let names = [Name::of_host("a")];
+        let claimant = Claimant {
+            engine,
+            owner: Owner::new("x"),
+            shares: false,
+        };
+        let parked = Hold {
+            engine,
+            owner: Owner::new("x"),
+            generation: Generation(10),
+            is_online: false,
+            is_shared: false,
+        };
+        {
+            let mut state = membership.state.lock();
+            state.view.advance(8);
+            let written = Change::Hold(names[0].clone(), parked.clone());
+            state.view.apply(written, 10);
+        }
+        let plans = membership.plan(&names, &claimant, None).unwrap();
+        assert_eq!(plans[0].since, 8);
+        let current = CurrentHolds {
+            revision: 12,
+            holds: vec![vec![parked]],
+        };
+        let plans = membership.plan(&names, &claimant, Some(current)).unwrap();
+        assert_eq!(plans[0].since, 12);
+    }
+}

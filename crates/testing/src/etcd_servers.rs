@@ -192,6 +192,14 @@ impl EtcdServers {
         }
     }
 
+    /// Writes a key, as other users of the store do.
+    pub async fn put(&self, place: usize, key: &str) {
+        let request = json!({"key": STANDARD.encode(key), "value": ""}).to_string();
+        let answer = self.post(place, "/v3/kv/put", &request).await;
+        let answer = answer.expect("an answer");
+        assert!(answer.starts_with(OK), "{answer}");
+    }
+
     /// Raises the alarm of a store without space.
     pub async fn raise_no_space(&self, place: usize) {
         let request = r#"{"action":"ACTIVATE","alarm":"NOSPACE"}"#;

@@ -133,6 +133,7 @@ async fn a_store_without_space_refuses_new_names_and_keeps_the_others() {
     let hold = Duration::from_mins(1);
     let cluster = join(&servers.endpoints(), "first:1", hold).await;
     let _kept = claim(&cluster, "a", "x").await.unwrap();
+    servers.put(0, "/other/key").await;
     servers.raise_no_space(0).await;
     let is_expected = |error: &StoreError| *error == StoreError::NoSpace;
     let refused = wait_for_refusal(&cluster, "new", is_expected).await;
