@@ -8,8 +8,10 @@
 //! Start with these: [`message::Kind`] lists all messages; [`handshake`] checks the first one;
 //! [`liveness`] has both ends of the heartbeat; [`pool`] is the framing of standing data
 //! connections (extension 1), and [`lane`] that of many streams on one of them (extension 2);
-//! [`properties`] converts an agent's request into checked values.
+//! [`properties`] converts an agent's request into checked values. [`cluster`] has the messages
+//! between the engines of one cluster, which agents do not use.
 
+pub mod cluster;
 pub mod error;
 pub mod frame;
 pub mod handshake;

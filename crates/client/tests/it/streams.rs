@@ -115,6 +115,7 @@ fn open(stream_id: &str) -> StreamOpen {
         source_ip: Some(std::net::IpAddr::from(Ipv4Addr::new(192, 0, 2, 1)).into()),
         moved: false,
         exchanges: false,
+        forward: Vec::new(),
     }
 }
 

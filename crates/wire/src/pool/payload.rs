@@ -39,6 +39,11 @@ pub struct StreamOpen {
     /// The stream carries consecutive HTTP exchanges (extension `exchange/1`).
     #[prost(bool, tag = "5")]
     pub exchanges: bool,
+    /// Between the engines of a cluster: the encoded
+    /// [`ForwardHeader`](crate::cluster::ForwardHeader) of a visitor that one of them forwards.
+    /// Empty towards agents.
+    #[prost(bytes = "vec", tag = "100")]
+    pub forward: Vec<u8>,
 }
 
 impl StreamOpen {

@@ -1,6 +1,7 @@
 //! Properties that apply to any bytes of a peer. `fuzz/` calls these functions with generated
 //! input, the tests with the files in `tests/corpus`.
 
+mod cluster;
 mod lanes;
 
 use wire::pool::{
@@ -101,4 +102,14 @@ fn step(head: Head, payload: &[u8]) -> Option<PoolFrame> {
 /// Frames of a lane.
 pub(crate) fn lane(data: &[u8]) {
     lanes::check(data);
+}
+
+/// Frames between the engines of a cluster.
+pub(crate) fn peer_frame(data: &[u8]) {
+    cluster::check_frames(data);
+}
+
+/// Openings of forwarded streams.
+pub(crate) fn forward_header(data: &[u8]) {
+    cluster::check_header(data);
 }

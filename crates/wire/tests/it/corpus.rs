@@ -17,3 +17,13 @@ fn pool() {
 fn lane() {
     replay("lane", targets::lane);
 }
+
+#[test]
+fn peer_frame() {
+    replay("peer_frame", targets::peer_frame);
+}
+
+#[test]
+fn forward_header() {
+    replay("forward_header", targets::forward_header);
+}

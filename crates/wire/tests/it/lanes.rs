@@ -39,6 +39,7 @@ fn frame() -> impl Strategy<Value = Frame> {
                 source_ip: None,
                 moved,
                 exchanges: !moved,
+                forward: if moved { vec![7; 100] } else { Vec::new() },
             };
             Frame::Open(stream, open)
         });

@@ -149,6 +149,7 @@ fn an_open_frame_is_read_back() {
         source_ip: None,
         moved: false,
         exchanges: false,
+        forward: Vec::new(),
     };
     let mut bytes = Vec::new();
     open.encode_frame(&mut bytes).unwrap();
