@@ -2,9 +2,10 @@
 //!
 //! It contains one current-thread runtime per core ([`Workers`]), a TCP socket that can move
 //! between them and reads ahead of TLS ([`Socket`]), standing data connections of the agent
-//! protocol's extension `pool/1` ([`standing`]), lanes for many small streams ([`lane`]), the loop
-//! that joins two byte streams ([`pump()`]), and permits that count what is in use ([`permit`]). It
-//! has no names, tunnels, tokens or HTTP.
+//! protocol's extension `pool/1` ([`standing`]), lanes for many small streams ([`lane`]), the
+//! connections for streams that leave their lanes ([`rendezvous`]), the loop that joins two byte
+//! streams ([`pump()`]), and permits that count what is in use ([`permit`]). It has no names,
+//! tunnels, tokens or HTTP.
 //!
 //! The design is based on measurements; see `ARCHITECTURE.md` ("Performance").
 
@@ -13,6 +14,7 @@ pub mod memory;
 mod memory_trimmer;
 pub mod permit;
 mod pump;
+pub mod rendezvous;
 mod scratch;
 mod socket;
 pub mod standing;

@@ -21,8 +21,11 @@ use wire::pool::{
     StreamReset, StreamState,
 };
 
+pub use self::lease::StreamLease;
 use crate::lane::{self, Lane};
 use crate::{Scratch, Stream};
+
+mod lease;
 
 /// Bytes of an abandoned stream that are read and discarded to keep its connection: about the
 /// amount in flight when a reset crosses it. Beyond that a new handshake is cheaper.

@@ -1,24 +1,15 @@
 //! Standing connections (`pool/1`): dialled in advance, and reused for many streams.
 
-use std::{
-    io,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::oneshot,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use transport::{
     TlsStream,
     permit::{Counter, Permit},
-    standing::{AcceptedStream, FramedStream, StandingConnection},
+    rendezvous::MigrationRendezvous,
+    standing::{AcceptedStream, FramedStream, StandingConnection, StreamLease},
 };
 use types::causes::chain;
 use wire::{
@@ -31,7 +22,7 @@ use super::{
     data_path::DataPath,
     forward::{Visit, serve_framed},
     inbound::open_data,
-    lanes::{self, Delivery, MigrationRendezvous, RENDEZVOUS_TIMEOUT},
+    lanes,
     shared::{AgentState, Handler},
 };
 use crate::{ConnectError, Stream, error::Step};
@@ -206,111 +197,7 @@ async fn deliver_connection(
         framed.reset(Some(wire::Error::invalid_stream("no stream moves here")));
         return Some(framed);
     };
-    // The stream may be served on another runtime.
-    framed.get_mut().get_mut().0.detach().ok()?;
-    let (lent, mut given_back) = StreamLease::new(framed);
-    let mut early = None;
-    if moves.deliver(stream_id, lent) == Delivery::Early {
-        early = timeout(RENDEZVOUS_TIMEOUT, &mut given_back).await.ok();
-        moves.discard_early(stream_id);
-    }
-    let given_back = match early {
-        Some(given_back) => given_back,
-        None => given_back.await,
-    };
-    let mut framed = given_back.ok()?;
-    framed.get_mut().get_mut().0.detach().ok()?;
-    Some(framed)
-}
-
-/// A stream used by the program, or one that has left its lane. Dropping it returns its connection.
-pub(crate) struct StreamLease {
-    framed: Option<FramedStream<TlsStream>>,
-    return_sender: Option<oneshot::Sender<FramedStream<TlsStream>>>,
-}
-
-impl StreamLease {
-    fn new(framed: FramedStream<TlsStream>) -> (Self, oneshot::Receiver<FramedStream<TlsStream>>) {
-        let (back, given_back) = oneshot::channel();
-        let lent = Self {
-            framed: Some(framed),
-            return_sender: Some(back),
-        };
-        (lent, given_back)
-    }
-
-    /// Resets the stream with a reason.
-    pub(crate) fn reset(&mut self, reason: wire::Error) {
-        if let Some(framed) = &mut self.framed {
-            framed.reset(Some(reason));
-        }
-    }
-
-    /// Completes its direction of the stream.
-    pub(crate) fn finish(&mut self) {
-        if let Some(framed) = &mut self.framed {
-            framed.finish();
-        }
-    }
-
-    /// As [`FramedStream::poll_peer_end`].
-    pub(crate) fn poll_peer_end(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        match &mut self.framed {
-            Some(framed) => framed.poll_peer_end(cx),
-            None => Poll::Ready(false),
-        }
-    }
-
-    /// The reason why the engine aborted the stream, if it sent one.
-    pub(crate) fn refusal(&self) -> Option<wire::Error> {
-        self.framed.as_ref()?.refusal().cloned()
-    }
-
-    fn framed(self: Pin<&mut Self>) -> io::Result<Pin<&mut FramedStream<TlsStream>>> {
-        // Empty only during `drop`.
-        self.get_mut()
-            .framed
-            .as_mut()
-            .map(Pin::new)
-            .ok_or(io::ErrorKind::NotConnected.into())
-    }
-}
-
-impl Drop for StreamLease {
-    fn drop(&mut self) {
-        if let (Some(framed), Some(back)) = (self.framed.take(), self.return_sender.take()) {
-            // Without a receiver the agent was killed, and the connection closes with the stream.
-            drop(back.send(framed));
-        }
-    }
-}
-
-impl AsyncRead for StreamLease {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.framed()?.poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for StreamLease {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.framed()?.poll_write(cx, buf)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.framed()?.poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.framed()?.poll_shutdown(cx)
-    }
+    moves.lend(stream_id, framed).await
 }
 
 /// Maximum number of standing connections of one agent. It limits the memory that an engine can
