@@ -11,7 +11,7 @@ use wire::message::{StreamOutcome, StreamReq, StreamRsp};
 use wire::{Error, Kind};
 
 use super::hello::{farewell, send, token};
-use super::{Agent, OpenError, Purpose, TunnelStream};
+use super::{Agent, OpenError, Purpose, StreamOrigin, TunnelStream};
 use crate::access::{self, Proof, Rule, TokenForm, VisitorInfo};
 use crate::core::{Core, Worker};
 use crate::directory::Project;
@@ -175,9 +175,14 @@ async fn open(
     record.set_rule(Rule::Token.as_str(), None);
     let source = stream.get_ref().0.peer().ip();
     record.register_visit(&tunnel, VisitorInfo::at(source), Some(&proof));
+    let origin = StreamOrigin {
+        source: stream.get_ref().0.peer(),
+        reference: record.reference(),
+        is_terminated: true,
+    };
     let opened = tunnel
         .agent
-        .open_stream(worker.index, tunnel.view.id, source, Purpose::Bytes)
+        .open_stream(worker.index, &tunnel, origin, Purpose::Bytes)
         .await;
     let shaped = opened.map(|(stream, id)| (ThrottledStream::new(stream, &tunnel), id));
     let (stream, id) = shaped.map_err(|error| {
@@ -185,7 +190,7 @@ async fn open(
         match error {
             OpenError::Refused(refusal) => refusal,
             OpenError::Full => Error::capacity_exhausted(error.to_string()),
-            OpenError::AgentDisconnected | OpenError::Deadline => {
+            OpenError::AgentDisconnected | OpenError::PeerDisconnected | OpenError::Deadline => {
                 Error::service_unavailable(error.to_string())
             }
         }

@@ -145,7 +145,7 @@ impl Agent {
                 Ok(self.on_lane(stream, slot, worker, open, budget))
             }
             (None, Some(idle), _) => self.open_standing(slot, worker, idle, open),
-            (None, None, _) => Err(OpenError::AgentDisconnected),
+            (None, None, _) => Err(self.disconnected()),
         }
     }
 

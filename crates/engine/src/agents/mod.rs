@@ -3,11 +3,14 @@
 //! [`session`] is the actor of one control channel. [`Agent`] is the handle that the rest of the
 //! engine opens streams with. A stream uses a standing connection if the agent supports them
 //! ([`pool`]), and small ones share connections if it supports that ([`lanes`]). Otherwise the
-//! agent opens a connection for each request of the engine.
+//! agent opens a connection for each request of the engine. Another engine of the cluster that has
+//! the agent is in the place of one ([`peer`]).
 
 mod dial;
 mod hello;
 mod lanes;
+mod origin;
+mod peer;
 mod pending_streams;
 mod pool;
 mod pool_stats;
@@ -38,6 +41,8 @@ use wire::{Kind, Message};
 
 pub(crate) use self::hello::{refuse_until_ready, serve};
 use self::lanes::Lanes;
+pub(crate) use self::origin::StreamOrigin;
+pub(crate) use self::peer::{PeerDemand, PeerParts};
 use self::pending_streams::PendingStream;
 pub(crate) use self::pending_streams::PendingStreams;
 use self::pool::{Checkout, Pool};
@@ -45,7 +50,7 @@ pub(crate) use self::pool_stats::PoolStats;
 use self::stream::PooledStream;
 pub(crate) use self::stream::{SharedRequests, TunnelStream};
 use crate::access::TokenError;
-use crate::live::LoadMetric;
+use crate::live::{LiveTunnel, LoadMetric};
 use crate::random::random_bytes;
 
 /// The response to a token that is not accepted. The caller does not receive the reason, with one
@@ -85,6 +90,8 @@ pub(crate) struct Agent {
     lanes: Box<[Lanes]>,
     /// The agent reports which bytes of HTTP exchanges reached the service.
     reports_delivery: bool,
+    /// Another engine of the cluster: number of streams that were forwarded to it.
+    forwards: Option<metrics::Counter>,
     pool_secret: String,
     /// Limit of concurrent connection requests to the agent; further ones wait. The published
     /// clients abort their control channel when they receive more requests than they can queue.
@@ -113,6 +120,7 @@ struct AgentInfo {
     pools: usize,
     lanes: usize,
     reports_delivery: bool,
+    forwards: Option<metrics::Counter>,
     max_streams: usize,
     /// Time for the agent to open a stream.
     open_deadline: Duration,
@@ -150,6 +158,9 @@ pub(crate) enum OpenError {
     /// The agent has gone, or does not read its control channel.
     #[error("the agent is not connected")]
     AgentDisconnected,
+    /// The engine that has the agent is not connected.
+    #[error("the engine with the agent is not connected")]
+    PeerDisconnected,
     /// The agent did not open a stream in time.
     #[error("the agent did not respond in time")]
     Deadline,
@@ -166,6 +177,7 @@ impl OpenError {
     fn as_str(&self) -> &'static str {
         match self {
             Self::AgentDisconnected => "gone",
+            Self::PeerDisconnected => "peer_gone",
             Self::Deadline => "deadline",
             Self::Refused(_) => "refused",
             Self::Full => "full",
@@ -189,6 +201,7 @@ impl Agent {
                 .map(|_| Lanes::default())
                 .collect(),
             reports_delivery: of.reports_delivery,
+            forwards: of.forwards,
             pool_secret: hex::encode(random_bytes::<32>()),
             request_permits: Semaphore::new(ProxyConnReq::MAX_PENDING),
             opened_on_request: AtomicU64::new(0),
@@ -202,20 +215,25 @@ impl Agent {
         (Arc::new(agent), orders)
     }
 
-    /// Opens a stream to `tunnel` for a visitor at `source`, used on `worker`.
+    /// Opens a stream to `tunnel` for a visitor, used on `worker`.
     ///
     /// Cancel safe: a stream that arrives after the cancellation is closed.
     pub(crate) async fn open_stream(
         self: &Arc<Self>,
         worker: usize,
-        tunnel: TunnelId,
-        source: IpAddr,
+        tunnel: &LiveTunnel<Self>,
+        origin: StreamOrigin,
         purpose: Purpose,
     ) -> Result<(TunnelStream, StreamId), OpenError> {
         let started = Instant::now();
-        let opened = self.open(worker, tunnel, source, purpose).await;
+        let opened = self.open(worker, tunnel, origin, purpose).await;
         match &opened {
-            Ok(_) => self.open_seconds.record(started.elapsed()),
+            Ok(_) => {
+                self.open_seconds.record(started.elapsed());
+                if let Some(forwards) = &self.forwards {
+                    forwards.increment(1);
+                }
+            }
             Err(error) => crate::metrics::stream_open_failed(error.as_str()),
         }
         opened
@@ -224,25 +242,30 @@ impl Agent {
     async fn open(
         self: &Arc<Self>,
         worker: usize,
-        tunnel: TunnelId,
-        source: IpAddr,
+        tunnel: &LiveTunnel<Self>,
+        origin: StreamOrigin,
         purpose: Purpose,
     ) -> Result<(TunnelStream, StreamId), OpenError> {
         if self.ended.is_cancelled() {
-            return Err(OpenError::AgentDisconnected);
+            return Err(self.disconnected());
         }
         let slot = StreamSlot::try_take(self, self.max_streams).ok_or(OpenError::Full)?;
         let id = StreamId(random_bytes());
         let stream = if self.pools.is_empty() {
-            self.request_stream(slot, worker, tunnel, id, source)
+            self.request_stream(slot, worker, tunnel.view.id, id, origin.source.ip())
                 .await?
         } else {
             let open = StreamOpen {
-                tunnel_id: tunnel.to_string(),
+                tunnel_id: tunnel.view.id.to_string(),
                 stream_id: id.to_string(),
-                source_ip: Some(source.into()),
+                source_ip: Some(origin.source.ip().into()),
                 moved: false,
                 exchanges: self.reports_delivery && purpose != Purpose::Bytes,
+                forward: if self.is_peer() {
+                    peer::header(tunnel, origin, purpose)
+                } else {
+                    Vec::new()
+                },
             };
             let stream = match purpose {
                 Purpose::Exchanges => {
@@ -275,14 +298,14 @@ impl Agent {
         idle: pool::IdleConnection,
         open: &StreamOpen,
     ) -> Result<TunnelStream, OpenError> {
-        let opened = idle.open(open).map_err(|_| OpenError::AgentDisconnected)?;
+        let opened = idle.open(open).map_err(|_| self.disconnected())?;
         let pooled = PooledStream::new(opened, Arc::clone(self), worker);
         Ok(TunnelStream::standing(pooled, slot))
     }
 
     /// Takes a standing connection, and waits for a new one if none is idle.
     async fn take_standing(&self, worker: usize) -> Result<pool::IdleConnection, OpenError> {
-        let pool = self.pools.get(worker).ok_or(OpenError::AgentDisconnected)?;
+        let pool = self.pools.get(worker).ok_or_else(|| self.disconnected())?;
         match pool.take(Instant::now()) {
             Checkout::Ready(idle, demand) => {
                 self.demand(demand);
@@ -294,8 +317,8 @@ impl Agent {
                 tokio::pin!(deadline);
                 loop {
                     tokio::select! {
-                        idle = &mut arrival => return idle.map_err(|_| OpenError::AgentDisconnected),
-                        () = self.ended.cancelled() => return Err(OpenError::AgentDisconnected),
+                        idle = &mut arrival => return idle.map_err(|_| self.disconnected()),
+                        () = self.ended.cancelled() => return Err(self.disconnected()),
                         () = &mut deadline => return Err(OpenError::Deadline),
                         // The agent's dial may have failed. It is requested again within the time
                         // that this visitor has.
@@ -305,7 +328,7 @@ impl Agent {
                     }
                 }
             }
-            Checkout::Closed => Err(OpenError::AgentDisconnected),
+            Checkout::Closed => Err(self.disconnected()),
         }
     }
 
@@ -435,6 +458,15 @@ impl Agent {
             self.demand(pool.demand(now));
         }
         self.lanes.iter().for_each(|lanes| lanes.trim(now));
+    }
+
+    /// The error of a stream after the end of the control channel.
+    fn disconnected(&self) -> OpenError {
+        if self.is_peer() {
+            OpenError::PeerDisconnected
+        } else {
+            OpenError::AgentDisconnected
+        }
     }
 
     /// Returns true if the agent's credential was revoked.

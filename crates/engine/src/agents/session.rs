@@ -185,6 +185,7 @@ impl Session {
             pools,
             lanes: if with_lanes { pools } else { 0 },
             reports_delivery: extensions.contains(&wire::handshake::EXT_EXCHANGE),
+            forwards: None,
             max_streams: core.config.limits.max_streams_per_client,
             open_deadline: core.config.timeouts.fixed.stream_open,
             open_seconds: core.metrics.stream_open_seconds(),

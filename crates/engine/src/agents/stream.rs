@@ -34,7 +34,7 @@ pub(crate) struct TunnelStream {
     transport: StreamTransport,
     /// Boxed, because streams of raw tunnels have none.
     usage: Option<Box<HttpUsage>>,
-    _slot: StreamSlot,
+    pub(super) slot: StreamSlot,
 }
 
 /// The HTTP messages of a stream.
@@ -80,7 +80,7 @@ impl TunnelStream {
         Self {
             transport: StreamTransport::Standing(seated),
             usage: None,
-            _slot: slot,
+            slot,
         }
     }
 
@@ -88,7 +88,7 @@ impl TunnelStream {
         Self {
             transport: StreamTransport::Lane(Box::new(carried)),
             usage: None,
-            _slot: slot,
+            slot,
         }
     }
 
@@ -96,7 +96,7 @@ impl TunnelStream {
         Self {
             transport: StreamTransport::Dedicated(stream),
             usage: None,
-            _slot: slot,
+            slot,
         }
     }
 
@@ -279,14 +279,29 @@ impl TunnelStream {
     /// The reason why the agent refused the stream, if it gave one; not set for a stream that was
     /// accepted and then broke.
     pub(crate) fn refusal(&self) -> Option<wire::Error> {
-        let error = match &self.transport {
-            StreamTransport::Standing(seated) => seated.refusal(),
+        self.reset_reason().filter(wire::Error::is_refusal)
+    }
+
+    /// Returns true if the agent reports the bytes of exchanges that reached the service.
+    pub(crate) fn reports_delivery(&self) -> bool {
+        self.exchanges().is_some()
+    }
+
+    /// The reason why the agent reset the stream, if it sent one, whether it had accepted the stream
+    /// or not.
+    pub(crate) fn reset_reason(&self) -> Option<wire::Error> {
+        match &self.transport {
+            StreamTransport::Standing(pooled) => pooled.refusal(),
             StreamTransport::Lane(carried) => carried
                 .lane_refusal()
                 .or_else(|| carried.connection().and_then(PooledStream::refusal)),
             StreamTransport::Dedicated(_) => None,
-        };
-        error.filter(wire::Error::is_refusal)
+        }
+    }
+
+    /// Waits for the agent's reset after its end. `None`: there will be none.
+    pub(crate) fn poll_late_reset(&mut self, cx: &mut Context<'_>) -> Poll<Option<wire::Error>> {
+        self.poll_report(cx)
     }
 
     fn io(&mut self) -> Pin<&mut dyn transport::Stream> {

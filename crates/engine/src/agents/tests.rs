@@ -13,6 +13,7 @@ fn agent(workers: usize) -> (Arc<Agent>, mpsc::Receiver<ControlCommand>) {
         pools: workers,
         lanes: workers,
         reports_delivery: false,
+        forwards: None,
         max_streams: 10_000,
         open_deadline: OPEN_DEADLINE,
         open_seconds: Histogram::noop(),

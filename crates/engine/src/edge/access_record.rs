@@ -169,6 +169,12 @@ impl AccessRecord {
         }
     }
 
+    /// The reference of the record for another engine, if there is one and the record is written.
+    pub(crate) fn reference(&self) -> Option<StreamId> {
+        self.worker.core.cluster.as_ref()?;
+        self.line.id.parse().ok()
+    }
+
     /// Discards the record, because there was no visit to record.
     pub(crate) fn discard(mut self) {
         self.discarded = true;

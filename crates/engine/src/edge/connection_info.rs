@@ -1,6 +1,6 @@
 //! Connection data that all requests of a visitor's connection share.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rustls::ProtocolVersion;
 use transport::TlsStream;
@@ -12,6 +12,7 @@ use crate::access::ClientCertificate;
 #[derive(Debug)]
 pub(crate) struct ConnectionInfo {
     pub(crate) source: IpAddr,
+    port: u16,
     /// The server name of the TLS handshake, in lower case.
     pub(crate) server_name: String,
     /// TLS version of the handshake.
@@ -27,13 +28,20 @@ impl ConnectionInfo {
         server_name: String,
         certificate_requested: bool,
     ) -> Self {
+        let peer = stream.get_ref().0.peer();
         Self {
-            source: stream.get_ref().0.peer().ip(),
+            source: peer.ip(),
+            port: peer.port(),
             tls_version: tls_version(stream),
             certificate: certificate(stream),
             server_name,
             certificate_requested,
         }
+    }
+
+    /// The visitor's address.
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.source, self.port)
     }
 }
 

@@ -175,7 +175,7 @@ impl Visitor {
         }
         let signal = record.revocation();
         let error_format = forward.error_format;
-        let (worker, source) = (&self.worker, self.connection.source);
+        let (worker, source) = (&self.worker, self.connection.address());
         let length = body_length(&request);
         let answering = async {
             match request.into_body() {

@@ -11,7 +11,7 @@ use super::access_record::{AccessRecord, Outcome};
 use super::connection_info;
 use super::revocation;
 use crate::access::{self, ClientCertificate, Rule};
-use crate::agents::{Agent, TunnelStream};
+use crate::agents::{Agent, StreamOrigin, TunnelStream};
 use crate::core::Worker;
 use crate::edge::upstream;
 use crate::edge::upstream::UpstreamIo;
@@ -127,7 +127,12 @@ pub(crate) async fn serve<V: VisitorStream>(
     }
     record.register_visit(tunnel, visitor_info, allowed.proof.as_ref());
     // The future is boxed and dropped after use, because the copy that follows may run for days.
-    let connecting = upstream::connect_raw(worker, tunnel, source, visitor.protocol());
+    let origin = StreamOrigin {
+        source: visitor.socket().peer(),
+        reference: record.reference(),
+        is_terminated: visitor.tls_version().is_some(),
+    };
+    let connecting = upstream::connect_raw(worker, tunnel, origin, visitor.protocol());
     match Box::pin(connecting).await {
         Ok(stream) => pump(source.into(), visitor, stream, &mut record).await,
         Err(error) => {

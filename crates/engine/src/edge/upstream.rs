@@ -13,7 +13,9 @@ mod pool;
 mod tls;
 
 pub(crate) use self::connect::{ConnectError, connect, connect_http1, keep};
-pub(in crate::edge) use self::connect::{connect_raw, discard_http2, end_early};
+pub(in crate::edge) use self::connect::{
+    PEER_RETRY, connect_raw, discard_http2, end_early, problem_of_refusal,
+};
 pub(crate) use self::http2::{Http2, StreamPermit};
 pub(in crate::edge) use self::http2_exchange::{
     Http2Exchange, Http2ResponseError, ServiceBody, ServiceResponse, is_service_failure,

@@ -96,11 +96,38 @@ pub struct LiveTunnel<A> {
     pub meters: Arc<Meters>,
     /// True once a caller of the Engine API has closed it: its visits end.
     closed_by_caller: Arc<AtomicBool>,
+    /// Generation of the ownership of its name, if its agent is at another engine of the cluster and
+    /// the generation is known.
+    pub generation: Option<u64>,
     /// Position in the order of opening.
     seq: u64,
 }
 
 impl<A> LiveTunnel<A> {
+    /// A tunnel whose agent is at another engine, which is not in the lists of [`Live`]. `recent` is
+    /// what this engine knows of its recent visitors.
+    pub(crate) fn at_peer(
+        owner: ClientHandle<A>,
+        view: Arc<Tunnel>,
+        policy: Arc<TunnelPolicy>,
+        recent: (Arc<Health>, Arc<Meters>),
+        generation: Option<u64>,
+    ) -> Self {
+        let (health, meters) = recent;
+        Self {
+            view,
+            policy,
+            identity: owner.identity,
+            project: owner.project,
+            agent: owner.agent,
+            health,
+            meters,
+            closed_by_caller: Arc::default(),
+            generation,
+            seq: u64::MAX,
+        }
+    }
+
     /// Returns true if a caller of the Engine API has closed the tunnel.
     pub fn is_closed_by_caller(&self) -> bool {
         self.closed_by_caller.load(Ordering::Acquire)

@@ -247,6 +247,7 @@ impl<A: LoadMetric> TunnelRegistry<A> {
             health: Arc::new(Health::new(self.limits.failing)),
             meters: Arc::default(),
             closed_by_caller: Arc::default(),
+            generation: None,
             seq,
         });
         // The new one is routed before the old ones are removed, so that visitors always find one.
@@ -337,6 +338,7 @@ impl<A: LoadMetric> TunnelRegistry<A> {
             health: Arc::clone(&old.health),
             meters: Arc::clone(&old.meters),
             closed_by_caller: Arc::clone(&old.closed_by_caller),
+            generation: old.generation,
             seq,
         });
         self.route_to(&mut state, &new);

@@ -17,6 +17,7 @@ use types::problem::Problem;
 use types::webtty::Transport;
 
 use crate::access::Rule;
+use crate::agents::StreamOrigin;
 use crate::edge::headers::forwarding::CONNECTION;
 use crate::edge::http1::exchange::{problem_of, refuse};
 use crate::edge::http1::{NextStep, Request, Visitor};
@@ -190,7 +191,12 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
 
 async fn connect(visitor: &Visitor, request: &Request) -> Result<Server, ConnectFailure> {
     let (tunnel, source) = (&request.admitted.tunnel, visitor.connection.source);
-    let io = upstream::connect_raw(&visitor.worker, tunnel, source, None).await?;
+    let origin = StreamOrigin {
+        source: visitor.connection.address(),
+        reference: request.record.reference(),
+        is_terminated: true,
+    };
+    let io = upstream::connect_raw(&visitor.worker, tunnel, origin, None).await?;
     let proof = request.admitted.proof();
     Ok(Server::reach(io, &tunnel.view, proof, source).await?)
 }

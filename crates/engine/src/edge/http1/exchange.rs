@@ -11,7 +11,7 @@ use transport::memory::Source;
 use types::problem::Problem;
 
 use super::{NextStep, Request, Visitor};
-use crate::agents::OpenError;
+use crate::agents::{OpenError, StreamOrigin};
 use crate::edge::access_record::Outcome;
 use crate::edge::headers::forwarding::{add_timing, write_interim, write_response};
 use crate::edge::headers::identity::ReservedNames;
@@ -110,11 +110,11 @@ pub(in crate::edge) async fn run(
             ExchangeOutcome::Refused(problem) => {
                 return refuse_after(interim, visitor, request, &problem).await;
             }
-            ExchangeOutcome::NotForwarded(whole, reason) => {
+            ExchangeOutcome::NotForwarded(whole, refusal) => {
                 upload = Some(SentRequest::Http1(whole));
                 if !request.fail_over(&visitor.worker) {
-                    request.record.set_unreachable(reason);
-                    let problem = Problem::upstream_unreachable();
+                    request.record.set_unreachable(refusal.text().to_owned());
+                    let problem = upstream::problem_of_refusal(&request.admitted.tunnel, &refusal);
                     return refuse_after(interim, visitor, request, &problem).await;
                 }
             }
@@ -142,11 +142,16 @@ async fn connect(
     bypass_pool: bool,
 ) -> Result<Connection, ConnectError> {
     let (worker, tunnel) = (&visitor.worker, &request.admitted.tunnel);
+    let origin = StreamOrigin {
+        source: visitor.connection.address(),
+        reference: request.record.reference(),
+        is_terminated: true,
+    };
     if request.admitted.upgrade.is_some() {
-        let io = upstream::connect_http1(worker, tunnel, visitor.connection.source).await?;
+        let io = upstream::connect_http1(worker, tunnel, origin).await?;
         return Ok(Connection::Http1(io));
     }
-    upstream::connect(worker, tunnel, visitor.connection.source, bypass_pool).await
+    upstream::connect(worker, tunnel, origin, bypass_pool).await
 }
 
 /// Sends an error response of the edge.
@@ -184,6 +189,9 @@ pub(in crate::edge) fn problem_of(error: &ConnectError) -> Problem {
         ConnectError::Open(OpenError::Deadline) | ConnectError::Deadline => {
             Problem::upstream_timeout()
         }
+        ConnectError::Open(OpenError::PeerDisconnected) => {
+            Problem::tunnel_offline(upstream::PEER_RETRY)
+        }
         // The code is that of every failed handshake, also if the agent opens the TLS session.
         ConnectError::Plaintext => Problem::upstream_unreachable().with_detail(error.to_string()),
         ConnectError::Open(OpenError::AgentDisconnected | OpenError::Refused(_))
@@ -220,7 +228,7 @@ pub(in crate::edge) enum ExchangeOutcome {
     Upgraded(Http1, Vec<u8>),
     Refused(Problem),
     /// The agent reports that no service received the request. Contains the request and the reason.
-    NotForwarded(Box<BodyCopy>, String),
+    NotForwarded(Box<BodyCopy>, wire::Error),
     /// The connection closed before any response, and the request may be sent again. Contains the
     /// request, unless it is still in [`Request::admitted`], and the reason.
     Retry(Option<SentRequest>, String),
@@ -340,11 +348,7 @@ impl<'v> Exchange<'v> {
             // The next request may follow a response of the edge.
             self.request.body = http1::BodyLength::Empty;
         }
-        let refusal = self
-            .upstream
-            .io
-            .refusal()
-            .map(|refusal| refusal.text().to_owned());
+        let refusal = self.upstream.io.refusal();
         let silent = self.upstream.unread().is_empty() && self.interim_count.is_zero();
         let tunnel = &self.request.admitted.tunnel;
         if let Some(refusal) = refusal {
@@ -352,8 +356,11 @@ impl<'v> Exchange<'v> {
             if let Some(upload) = self.upload.rewind() {
                 return ExchangeOutcome::NotForwarded(Box::new(upload), refusal);
             }
-            self.request.record.set_unreachable(refusal);
-            return ExchangeOutcome::Refused(Problem::upstream_unreachable());
+            let problem = upstream::problem_of_refusal(tunnel, &refusal);
+            self.request
+                .record
+                .set_unreachable(refusal.text().to_owned());
+            return ExchangeOutcome::Refused(problem);
         }
         let idempotent = self.request.admitted.idempotent;
         let is_replayable = silent && self.upload.is_replayable();

@@ -4,7 +4,7 @@ mod answer;
 mod download;
 mod upload;
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -22,6 +22,7 @@ pub(in crate::edge) use self::download::DownstreamBody;
 use self::download::{Http1Body, Http2Body};
 use self::upload::{Http2Upload, Upload};
 use super::refusal;
+use crate::agents::StreamOrigin;
 use crate::core::Worker;
 use crate::edge::access_record::{AccessRecord, Outcome};
 use crate::edge::headers::forwarding::add_field;
@@ -52,7 +53,7 @@ use crate::random::random_bytes;
 )]
 pub(in crate::edge) async fn run(
     worker: &Arc<Worker>,
-    source: IpAddr,
+    source: SocketAddr,
     mut forward: AdmittedRequest,
     body: Option<(VisitorBody, BodyLength)>,
     mut record: AccessRecord,
@@ -65,8 +66,9 @@ pub(in crate::edge) async fn run(
     // The body of a request that was sent with HTTP/2, and is sent again.
     let mut sent: Option<Http2Upload> = None;
     loop {
-        let connection = match upstream::connect(worker, &forward.tunnel, source, bypass_pool).await
-        {
+        let origin = stream_origin(source, &record);
+        let connected = upstream::connect(worker, &forward.tunnel, origin, bypass_pool);
+        let connection = match connected.await {
             Ok(connection) => connection,
             Err(error) => {
                 if forward.fail_over(&worker.core, &mut record) {
@@ -138,10 +140,7 @@ pub(in crate::edge) async fn run(
                 return respond(worker, &forward, answer, upstream, upload, record);
             }
             Some(Err(ResponseError::NoResponse(reason))) => {
-                let refused = upstream
-                    .io
-                    .refusal()
-                    .map(|refusal| refusal.text().to_owned());
+                let refused = upstream.io.refusal();
                 let is_sure = refused.is_some() || forward.idempotent;
                 let is_undelivered =
                     !is_sure && upload.is_replayable() && upstream.io.is_undelivered().await;
@@ -161,11 +160,13 @@ pub(in crate::edge) async fn run(
                         continue;
                     }
                 }
-                match refused {
-                    Some(refusal) => record.set_unreachable(refusal),
-                    None => record.set_failure(reason),
-                }
-                return refuse(&forward, record, &Problem::upstream_unreachable());
+                let Some(refusal) = refused else {
+                    record.set_failure(reason);
+                    return refuse(&forward, record, &Problem::upstream_unreachable());
+                };
+                let problem = upstream::problem_of_refusal(&forward.tunnel, &refusal);
+                record.set_unreachable(refusal.text().to_owned());
+                return refuse(&forward, record, &problem);
             }
             Some(Err(ResponseError::Broken(reason))) => {
                 upstream.io.report_no_response();
@@ -185,6 +186,15 @@ pub(in crate::edge) async fn run(
                 return refuse(&forward, record, &Problem::upstream_timeout());
             }
         }
+    }
+}
+
+/// The visitor at an address, for the stream of a request.
+fn stream_origin(source: SocketAddr, record: &AccessRecord) -> StreamOrigin {
+    StreamOrigin {
+        source,
+        reference: record.reference(),
+        is_terminated: true,
     }
 }
 
@@ -333,7 +343,7 @@ fn respond_http2(
 )]
 pub(in crate::edge) async fn upgrade(
     worker: &Arc<Worker>,
-    source: IpAddr,
+    source: SocketAddr,
     mut forward: AdmittedRequest,
     upgraded: oneshot::Receiver<UpgradedStream>,
     mut record: AccessRecord,
@@ -347,7 +357,8 @@ pub(in crate::edge) async fn upgrade(
         add_websocket_key(&mut forward.head, upgrade);
     }
     let started = Instant::now();
-    let mut upstream = match upstream::connect_http1(worker, &forward.tunnel, source).await {
+    let origin = stream_origin(source, &record);
+    let mut upstream = match upstream::connect_http1(worker, &forward.tunnel, origin).await {
         Ok(upstream) => upstream,
         Err(error) => {
             record.set_failure(error.to_string());
@@ -362,11 +373,13 @@ pub(in crate::edge) async fn upgrade(
         upstream.io.flush().await
     };
     if !matches!(timeout_at(deadline, asking).await, Ok(Ok(()))) {
-        match upstream.io.refusal() {
-            Some(refusal) => record.set_unreachable(refusal.text().to_owned()),
-            None => record.set_failure("the service does not take the request"),
-        }
-        return refuse(&forward, record, &Problem::upstream_unreachable());
+        let Some(refusal) = upstream.io.refusal() else {
+            record.set_failure("the service does not take the request");
+            return refuse(&forward, record, &Problem::upstream_unreachable());
+        };
+        let problem = upstream::problem_of_refusal(&forward.tunnel, &refusal);
+        record.set_unreachable(refusal.text().to_owned());
+        return refuse(&forward, record, &problem);
     }
     let mut reader = ResponseReader::new(false, forward.upgrade.clone(), interim);
     let answering = std::future::poll_fn(|cx| reader.poll_head(cx, &mut upstream));
@@ -374,8 +387,9 @@ pub(in crate::edge) async fn upgrade(
         Ok(Ok(answer)) => answer,
         Ok(Err(no_answer)) => {
             if let Some(refusal) = upstream.io.refusal() {
+                let problem = upstream::problem_of_refusal(&forward.tunnel, &refusal);
                 record.set_unreachable(refusal.text().to_owned());
-                return refuse(&forward, record, &Problem::upstream_unreachable());
+                return refuse(&forward, record, &problem);
             }
             record.set_failure(match no_answer {
                 ResponseError::Invalid(reason) => reason,
@@ -428,7 +442,7 @@ pub(in crate::edge) async fn upgrade(
         let sent = (0, early.len());
         let service = &mut upstream.io;
         let end = is_websocket.then(|| DrainEnd::new(closing, limit, &[], &early));
-        let source = source.into();
+        let source = source.ip().into();
         let pumping = raw::pump_upgraded(source, &mut visitor, service, &mut record, sent, end);
         let pumped = tokio::select! {
             biased;

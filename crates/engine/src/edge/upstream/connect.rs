@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -12,6 +11,7 @@ use rustls::ClientConfig;
 use tokio::io::AsyncWrite as _;
 use tokio::time::timeout;
 use types::id::TunnelId;
+use types::problem::Problem;
 use types::tunnel::HttpVersion;
 
 use super::http2::StreamPermit;
@@ -19,7 +19,7 @@ use super::io::UpstreamIo;
 use super::pool::{Connection, Http1};
 use super::tls::PLAINTEXT;
 use super::{http2_handshake, tls};
-use crate::agents::{Agent, OpenError, Purpose, TunnelStream};
+use crate::agents::{Agent, OpenError, Purpose, StreamOrigin, TunnelStream};
 use crate::core::Worker;
 use crate::edge::http1::buffered::BufferedStream;
 use crate::limits::ThrottledStream;
@@ -40,33 +40,63 @@ pub(crate) enum ConnectError {
     Deadline,
 }
 
-/// Gets a connection for a request of a visitor at `source`: from the pool, or a new one if the
+/// Gets a connection for a request of a visitor: from the pool, or a new one if the
 /// pool has none or `bypass_pool` is set. Cancel safe.
 pub(crate) async fn connect(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
-    source: IpAddr,
+    origin: StreamOrigin,
     bypass_pool: bool,
 ) -> Result<Connection, ConnectError> {
-    let id = tunnel.view.id;
-    if !bypass_pool && let Some(connection) = worker.upstreams.lock().take(id) {
+    if !bypass_pool && let Some(connection) = take_pooled(worker, tunnel) {
         return Ok(connection);
     }
     open(
         worker,
         tunnel,
-        source,
+        origin,
         tunnel.view.properties.http_version == Some(HttpVersion::H2c),
     )
     .await
+}
+
+/// An idle or shared connection of the worker's pool. A connection through another engine is used
+/// only while the control connection exists that it was opened under.
+fn take_pooled(worker: &Worker, tunnel: &LiveTunnel<Agent>) -> Option<Connection> {
+    loop {
+        let connection = worker.upstreams.lock().take(tunnel.view.id)?;
+        let is_stale = tunnel.agent.is_peer()
+            && matches!(&connection, Connection::Http1(http1) if !http1.io.stream().is_of(&tunnel.agent));
+        if !is_stale {
+            return Some(connection);
+        }
+    }
+}
+
+/// Seconds in `Retry-After` if the engine that has the agent is not connected, or does not hold the
+/// tunnel any more: a change of the owner is known within a second.
+pub(in crate::edge) const PEER_RETRY: u32 = 1;
+
+/// The response to a visitor whose stream was refused. An engine of the cluster that does not hold
+/// the tunnel any more is no fault of the service.
+pub(in crate::edge) fn problem_of_refusal(
+    tunnel: &LiveTunnel<Agent>,
+    refusal: &wire::Error,
+) -> Problem {
+    if tunnel.agent.is_peer() && refusal.kind() == wire::ErrorCode::TunnelNotFound {
+        Problem::tunnel_offline(PEER_RETRY)
+    } else {
+        Problem::upstream_unreachable()
+    }
 }
 
 /// Keeps a connection after a complete exchange, if its tunnel is still online. The check is made
 /// under the lock, so that [`Core::forget_upstreams`](crate::core::Core::forget_upstreams) finds
 /// every connection that is kept. `announced`: the idle time after which the service closes it.
 pub(crate) fn keep(worker: &Worker, tunnel: TunnelId, io: Http1, announced: Option<Duration>) {
+    let is_at_open_peer = io.io.stream().is_at_open_peer();
     let mut upstreams = worker.upstreams.lock();
-    if worker.core.live.is_online(&tunnel) {
+    if is_at_open_peer.unwrap_or_else(|| worker.core.live.is_online(&tunnel)) {
         upstreams.keep(tunnel, io, announced);
     } else {
         // Closing takes a while, so it happens outside the lock.
@@ -101,9 +131,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn connect_http1(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
-    source: IpAddr,
+    origin: StreamOrigin,
 ) -> Result<Http1, ConnectError> {
-    let stream = open_stream(worker, tunnel, source, Purpose::Bytes).await?;
+    let stream = open_stream(worker, tunnel, origin, Purpose::Bytes).await?;
     let io = if tunnel.view.properties.upstream_tls == Some(true) {
         UpstreamIo::Tls(Box::new(
             tls::connect(stream, tunnel, &tls::HTTP1_ONLY).await?,
@@ -119,10 +149,10 @@ pub(crate) async fn connect_http1(
 pub(in crate::edge) async fn connect_raw(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
-    source: IpAddr,
+    origin: StreamOrigin,
     protocol: Option<&[u8]>,
 ) -> Result<UpstreamIo, ConnectError> {
-    let stream = open_stream(worker, tunnel, source, Purpose::Bytes).await?;
+    let stream = open_stream(worker, tunnel, origin, Purpose::Bytes).await?;
     if tunnel.view.properties.upstream_tls != Some(true) {
         return Ok(UpstreamIo::Plain(stream));
     }
@@ -135,7 +165,7 @@ pub(in crate::edge) async fn connect_raw(
 async fn open(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
-    source: IpAddr,
+    origin: StreamOrigin,
     prior_knowledge: bool,
 ) -> Result<Connection, ConnectError> {
     let purpose = if prior_knowledge {
@@ -148,7 +178,7 @@ async fn open(
     } else {
         Purpose::Exchanges
     };
-    let stream = open_stream(worker, tunnel, source, purpose).await?;
+    let stream = open_stream(worker, tunnel, origin, purpose).await?;
     let (io, http2) = if tunnel.view.properties.upstream_tls == Some(true) {
         let stream = tls::connect(stream, tunnel, &tls::EITHER).await?;
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -168,19 +198,23 @@ async fn open(
 async fn open_stream(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
-    source: IpAddr,
+    origin: StreamOrigin,
     purpose: Purpose,
 ) -> Result<ThrottledStream<TunnelStream>, OpenError> {
     let open = async || {
         let agent = &tunnel.agent;
-        let opened = agent.open_stream(worker.index, tunnel.view.id, source, purpose);
+        let opened = agent.open_stream(worker.index, tunnel, origin, purpose);
         opened
             .await
             .map(|(stream, _)| ThrottledStream::new(stream, tunnel))
     };
     let opened = open().await;
     if matches!(opened, Err(OpenError::Full)) {
-        let tunnels = worker.core.live.tunnels_of(&tunnel.view.client_id);
+        let tunnels = if tunnel.agent.is_peer() {
+            vec![tunnel.view.id]
+        } else {
+            worker.core.live.tunnels_of(&tunnel.view.client_id)
+        };
         let workers = worker.core.workers().iter();
         let idle: Vec<Http1> = workers
             .flat_map(|worker| worker.upstreams.lock().drain_http1(&tunnels))

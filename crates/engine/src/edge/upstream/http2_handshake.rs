@@ -32,6 +32,7 @@ pub(super) async fn connect(
     let permit = StreamPermit::new(&load);
     let requests = Arc::clone(&load);
     io.stream_mut().share(requests);
+    let is_at_open_peer = io.stream().is_at_open_peer();
     let mut builder = Builder::new();
     builder
         .enable_push(false)
@@ -57,7 +58,7 @@ pub(super) async fn connect(
     };
     let mut upstreams = worker.upstreams.lock();
     // As in `keep`, the check is made under the lock.
-    if worker.core.live.is_online(&tunnel) {
+    if is_at_open_peer.unwrap_or_else(|| worker.core.live.is_online(&tunnel)) {
         upstreams.share(tunnel, shared);
     }
     drop(upstreams);

@@ -1,0 +1,163 @@
+//! Another engine of the cluster, in the place of an agent.
+//!
+//! The streams of a tunnel whose agent is connected to another engine are opened on standing
+//! connections and lanes to that engine, as towards an agent. One difference is who connects: this
+//! engine itself opens the connections that its pools request. The other one is the header in the
+//! opening of each stream, which tells the engine the visitor.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use metrics::Histogram;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio_util::task::TaskTracker;
+use transport::TlsStream;
+use transport::permit::Permit;
+use transport::standing::StandingConnection;
+use types::id::ClientId;
+use types::tunnel::Hostname;
+use wire::Kind;
+use wire::cluster::{Forwarding, StreamProtocol};
+use wire::pool::Side;
+
+use super::{Agent, AgentInfo, ControlCommand, Purpose, StreamOrigin, TunnelStream};
+use crate::live::LiveTunnel;
+
+/// Streams that are forwarded to one engine at the same time. The limits of the agents apply there.
+const MAX_STREAMS: usize = 65_536;
+
+/// The properties of a connected engine.
+pub(crate) struct PeerParts {
+    /// Tasks of the lanes.
+    pub(crate) tasks: TaskTracker,
+    /// Runtimes of the workers, by index.
+    pub(crate) runtimes: Box<[Handle]>,
+    pub(crate) client_id: ClientId,
+    pub(crate) open_seconds: Histogram,
+    /// Number of streams that were forwarded to the engine.
+    pub(crate) forwards: metrics::Counter,
+}
+
+/// The demand of the pools of a connected engine.
+pub(crate) struct PeerDemand(mpsc::Receiver<ControlCommand>);
+
+impl PeerDemand {
+    /// The next number of connections to open. Cancel safe.
+    pub(crate) async fn next(&mut self) -> usize {
+        while let Some(command) = self.0.recv().await {
+            if let ControlCommand::Send(message) = command
+                && let Some(Kind::PoolReq(request)) = message.kind
+            {
+                return usize::try_from(request.count).unwrap_or(usize::MAX);
+            }
+        }
+        // Without a handle nobody requests a connection any more.
+        std::future::pending().await
+    }
+}
+
+impl Agent {
+    /// The handle of an engine whose control connection is open.
+    pub(crate) fn of_peer(parts: PeerParts) -> (Arc<Self>, PeerDemand) {
+        let workers = parts.runtimes.len();
+        let (agent, commands) = Self::new(AgentInfo {
+            pending: Arc::default(),
+            tasks: parts.tasks,
+            runtimes: parts.runtimes,
+            client_id: parts.client_id,
+            pools: workers,
+            lanes: workers,
+            reports_delivery: true,
+            forwards: Some(parts.forwards),
+            max_streams: MAX_STREAMS,
+            open_seconds: parts.open_seconds,
+        });
+        (agent, PeerDemand(commands))
+    }
+
+    /// Returns true for another engine of the cluster.
+    pub(crate) fn is_peer(&self) -> bool {
+        self.forwards.is_some()
+    }
+
+    /// Returns true once its control channel has ended.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended.is_cancelled()
+    }
+
+    /// Ends the forwarding to an engine whose control connection has ended. Streams in use continue
+    /// until they end or break.
+    pub(crate) fn end_peer(&self) {
+        self.end_admission();
+    }
+
+    /// Requests the spare connections of a connected engine.
+    pub(crate) fn fill_peer(&self, now: Instant) {
+        self.fill_pools(now);
+    }
+
+    /// Closes idle connections, and repeats requests that were not fulfilled.
+    pub(crate) fn trim_peer(&self, now: Instant) {
+        self.trim_pools(now);
+    }
+
+    /// The worker that gets the next connection.
+    pub(crate) fn next_peer_worker(&self) -> usize {
+        self.neediest_worker()
+    }
+
+    /// Adds a connection on the runtime of its worker. It is closed if the control connection has
+    /// ended.
+    pub(crate) fn add_peer_connection(&self, worker: usize, stream: TlsStream) {
+        if let Some(pool) = self.pool(worker) {
+            pool.add(
+                StandingConnection::new(stream, Side::Engine),
+                Instant::now(),
+            );
+        }
+    }
+}
+
+impl TunnelStream {
+    /// Returns true if the stream was opened by this agent.
+    pub(crate) fn is_of(&self, agent: &Arc<Agent>) -> bool {
+        Permit::is_of(&self.slot, agent)
+    }
+
+    /// For a stream to another engine: true while its control connection exists.
+    pub(crate) fn is_at_open_peer(&self) -> Option<bool> {
+        let agent: &Agent = &self.slot;
+        agent.is_peer().then(|| !agent.is_ended())
+    }
+}
+
+/// The header of a stream that is forwarded to another engine.
+pub(super) fn header(
+    tunnel: &LiveTunnel<Agent>,
+    origin: StreamOrigin,
+    purpose: Purpose,
+) -> Vec<u8> {
+    let properties = &tunnel.view.properties;
+    let name = match (&properties.hostname, properties.port, &properties.name) {
+        (Some(hostname), _, _) => Hostname::as_str(hostname).to_owned(),
+        (None, Some(port), _) => format!("tcp:{port}"),
+        (None, None, Some(name)) => name.as_str().to_owned(),
+        (None, None, None) => tunnel.view.id.to_string(),
+    };
+    let forwarding = Forwarding {
+        name,
+        project: tunnel.project.id.to_string(),
+        generation: tunnel.generation,
+        source: origin.source,
+        reference: origin.reference.map(|reference| reference.to_string()),
+        is_terminated: origin.is_terminated,
+        protocol: match purpose {
+            Purpose::Bytes => StreamProtocol::Bytes,
+            Purpose::Exchanges => StreamProtocol::Exchanges,
+            Purpose::TlsExchanges => StreamProtocol::TlsExchanges,
+            Purpose::Shared => StreamProtocol::Shared,
+        },
+    };
+    forwarding.encode()
+}
