@@ -19,6 +19,7 @@ use crate::access::{AuthContext, PasswordChecks, Tenancy, Tokens};
 use crate::agents::{Agent, PendingStreams};
 use crate::browser::{Browsers, PageFooter};
 use crate::clock::Clock;
+use crate::cluster::Cluster;
 use crate::config::EngineConfig;
 use crate::directory::Project;
 use crate::edge::UpstreamPool;
@@ -27,7 +28,7 @@ use crate::geo::Countries;
 use crate::handover::Handover;
 use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts};
-use crate::live::{LiveTunnel, Namespace, PublishedName, TunnelRegistry};
+use crate::live::{LiveTunnel, Namespace, PublishedName, Route, TunnelRegistry};
 use crate::managed::Reports;
 use crate::metrics::{EngineMetrics, Gauges};
 use crate::webtty::Sessions;
@@ -46,6 +47,8 @@ pub(crate) struct Core {
     pub(crate) tenancy: Tenancy,
     /// Checks of link passwords.
     pub(crate) link_passwords: PasswordChecks,
+    /// The other engines, if this one is in a cluster.
+    pub(crate) cluster: Option<Arc<Cluster>>,
     /// Managed terminals.
     pub(crate) terminals: Arc<Sessions>,
     /// Browser sessions and challenges; `None` on a community engine.
@@ -136,6 +139,43 @@ impl Core {
         self.live.is_reserved_name(hostname) || membership.is_some_and(is_held)
     }
 
+    /// Destination of a host name, in lower case: a tunnel of this engine, or one of another engine of
+    /// the cluster.
+    pub(crate) fn route(&self, hostname: &str) -> Route<Agent> {
+        let here = self.live.route(hostname);
+        if matches!(here, Route::Online(_)) {
+            return here;
+        }
+        let cluster = self.cluster.as_ref();
+        let elsewhere = cluster.and_then(|cluster| cluster.route(hostname, &self.tenancy));
+        elsewhere.unwrap_or(here)
+    }
+
+    /// Any tunnel with this host name, as [`Live::any_tunnel_at`], also at other engines.
+    pub(crate) fn any_tunnel_at(&self, hostname: &str) -> Option<Arc<LiveTunnel<Agent>>> {
+        let here = self.live.any_tunnel_at(hostname);
+        here.or_else(|| {
+            match self.cluster.as_ref()?.route(hostname, &self.tenancy)? {
+                Route::Online(tunnel) => Some(tunnel),
+                Route::Offline | Route::Unknown => None,
+            }
+        })
+    }
+
+    /// Another tunnel with the same name, as [`Live::failover_target`]: at another engine, if the
+    /// failed one is at another engine.
+    pub(crate) fn failover_target(
+        &self,
+        failed: &LiveTunnel<Agent>,
+        admits: impl Fn(&LiveTunnel<Agent>) -> bool,
+    ) -> Option<Arc<LiveTunnel<Agent>>> {
+        if !failed.agent.is_peer() {
+            return self.live.failover_target(failed, admits);
+        }
+        let other = self.cluster.as_ref()?.failover_target(failed, &self.tenancy);
+        other.filter(|other| admits(other))
+    }
+
     /// True if the tunnel's project no longer has its custom domain. The agent's session closes the
     /// tunnel, and a visit that it admits until then would not be authorised again.
     pub(crate) fn has_lost_name(&self, tunnel: &LiveTunnel<Agent>) -> bool {
@@ -198,9 +238,18 @@ impl Core {
         }
     }
 
-    /// Closes the idle upstream connections of tunnels that are gone. A leaving agent waits for its
-    /// streams, and these connections are not used again. Each worker closes its own.
+    /// Closes the idle upstream connections of tunnels that are gone, here and at the other engines of
+    /// the cluster. A leaving agent waits for its streams, and these connections are not used again.
     pub(crate) fn forget_upstreams(&self, tunnels: Vec<TunnelId>) {
+        if let Some(cluster) = &self.cluster {
+            cluster.announce_ended(&tunnels);
+        }
+        self.drop_upstreams(tunnels);
+    }
+
+    /// Closes the idle upstream connections of this engine to tunnels that are gone. Each worker
+    /// closes its own.
+    pub(crate) fn drop_upstreams(&self, tunnels: Vec<TunnelId>) {
         let tunnels: Arc<[TunnelId]> = tunnels.into();
         for worker in self.workers() {
             let (target, tunnels) = (Arc::clone(worker), Arc::clone(&tunnels));

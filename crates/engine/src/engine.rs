@@ -5,10 +5,8 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
 
-use acme::{Certificates, Orders, RunningResponder};
-use daemon::access_log::AccessLogThread;
+use acme::{Certificates, RunningResponder};
 use daemon::config::ConfigError;
 use daemon::metrics::{MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
@@ -25,6 +23,7 @@ use crate::access::{CHECKS_AT_ONCE, JwksError, JwksSource, PasswordChecks, Tenan
 use crate::api::{AnswerBudget, Api, RateLimiter, router};
 use crate::browser::{Browsers, PageFooter};
 use crate::clock::{Clock, SystemClock};
+use crate::cluster::{self, Cluster, ClusterMember, RemoteTunnel};
 use crate::config::{self, Auth, EngineConfig, JwtAuth};
 use crate::core::{Core, Worker};
 use crate::directory::{Directory, Project};
@@ -33,13 +32,12 @@ use crate::edge::UpstreamPool;
 use crate::edge::revocation::{self, ActiveVisits};
 use crate::handover::{Handover, Origin, Replacement, take_over};
 use crate::limits::SourceVisits;
-use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs};
+use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs, keep_peer_ports};
 use crate::live::{HostnameError, LiveLimits, Namespace, TunnelRegistry};
 use crate::managed::{LinkHandle, PlatformLink};
 use crate::membership;
-use crate::metrics::{EngineMetrics, REFRESH};
+use crate::metrics::EngineMetrics;
 use crate::start_error::StartError;
-use crate::storage::Storage;
 use crate::tunnel_closer::CoreTunnelCloser;
 use crate::webtty::Sessions;
 use crate::webtty::recordings::Recorder;
@@ -47,22 +45,18 @@ use crate::webtty::recordings::Recorder;
 mod files;
 mod joining;
 mod listeners;
+mod stop;
 
 use self::files::{countries, open_access_log};
 use self::listeners::Listeners;
-
-/// Time limit for agents and their last messages once the visits are over.
-const FAREWELL: Duration = Duration::from_secs(2);
-
-/// Part of a drain, at its end, in which WebSockets are closed: Close frames and disconnects have a
-/// second each, and connections of visitors close after them. At most half of the drain.
-const CLOSING: Duration = Duration::from_secs(3);
+use self::stop::{Parts, run_until_stopped};
 
 /// A running engine. It stops on its [`Shutdown`]; dropping this value does not stop it.
 #[derive(Debug)]
 pub struct RunningEngine {
     tls: SocketAddr,
     http: Option<SocketAddr>,
+    peers: Option<SocketAddr>,
     metrics: Option<SocketAddr>,
     link: Option<Arc<link::Status>>,
     core: Arc<Core>,
@@ -84,6 +78,25 @@ impl RunningEngine {
     /// The metrics listener, if there is one.
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
         self.metrics
+    }
+
+    /// The listener for other engines of the cluster, if there is one.
+    pub fn peers_addr(&self) -> Option<SocketAddr> {
+        self.peers
+    }
+
+    /// The entry of an online tunnel of this engine in the directories of the other engines, by its id
+    /// or its name within its project. `None` outside of a cluster.
+    pub fn directory_entry(
+        &self,
+        project: &str,
+        id_or_name: &str,
+        generation: Option<u64>,
+    ) -> Option<RemoteTunnel> {
+        let cluster = self.core.cluster.as_ref()?;
+        let tunnel = self.core.live.find(project, id_or_name)?;
+        let engine = cluster.engine().to_owned();
+        Some(RemoteTunnel::of(&tunnel, generation, engine))
     }
 
     /// State of the link to the platform, on a managed engine.
@@ -147,7 +160,7 @@ pub async fn start_with_clock(
     shutdown: Shutdown,
     clock: Arc<dyn Clock>,
 ) -> Result<RunningEngine, StartError> {
-    Box::pin(start_parts(config, shutdown, clock, Origin::none())).await
+    Box::pin(start_parts(config, shutdown, clock, Origin::none(), None)).await
 }
 
 /// As [`start`], with sockets of the supervisor or of the process that this one replaces.
@@ -159,7 +172,22 @@ pub async fn start_from(
     shutdown: Shutdown,
     origin: Origin,
 ) -> Result<RunningEngine, StartError> {
-    Box::pin(start_parts(config, shutdown, Arc::new(SystemClock), origin)).await
+    let clock = Arc::new(SystemClock);
+    Box::pin(start_parts(config, shutdown, clock, origin, None)).await
+}
+
+/// As [`start_with_clock`], as a member of a cluster.
+///
+/// # Errors
+/// As [`start`]; also if the certificate of the cluster cannot be used.
+pub async fn start_in_cluster(
+    config: EngineConfig,
+    shutdown: Shutdown,
+    clock: Arc<dyn Clock>,
+    member: ClusterMember,
+) -> Result<RunningEngine, StartError> {
+    let origin = Origin::none();
+    Box::pin(start_parts(config, shutdown, clock, origin, Some(member))).await
 }
 
 #[expect(clippy::too_many_lines, reason = "starts the parts in their order")]
@@ -168,6 +196,7 @@ async fn start_parts(
     shutdown: Shutdown,
     clock: Arc<dyn Clock>,
     origin: Origin,
+    member: Option<ClusterMember>,
 ) -> Result<RunningEngine, StartError> {
     let Origin {
         mut sockets,
@@ -213,7 +242,9 @@ async fn start_parts(
     let metrics = metrics.transpose()?;
 
     let workers = Workers::per_core("svc-worker").map_err(StartError::Workers)?;
-    let listeners = Listeners::bind(&config, workers.count(), &handover, &mut sockets)?;
+    let cluster = member.map(Cluster::new).transpose()?;
+    let peers = cluster.as_ref().map(|cluster| cluster.listen);
+    let listeners = Listeners::bind((&config, peers), workers.count(), &handover, &mut sockets)?;
     let removed_listeners = sockets.finish()?;
     let responder = Certificates::bind_responder(config.acme.as_ref())?;
 
@@ -251,6 +282,7 @@ async fn start_parts(
         membership,
         tokens,
         tenancy,
+        cluster,
         terminals,
         browsers,
         namespace,
@@ -278,7 +310,9 @@ async fn start_parts(
     spawn_refresh_tasks(&core)?;
     joining::join(&core).await;
     let (tls_addr, http_addr) = (listeners.tls_addr, listeners.http_addr);
+    let peers_addr = listeners.peers_addr;
     listeners.serve(&core);
+    start_cluster(&core);
     // The listeners answer the authority, so they are served before.
     let responder = responder.map(RunningResponder::start);
     let begin = core.handover.begin();
@@ -316,6 +350,7 @@ async fn start_parts(
         removed_listeners,
         tls: tls_addr,
         http: http_addr,
+        peers: peers_addr,
         metrics: metrics_addr,
         link,
         stopping,
@@ -391,6 +426,16 @@ fn worker_states(core: &Arc<Core>, workers: &Workers) -> Box<[Arc<Worker>]> {
     states.collect()
 }
 
+/// Connects to the other engines of the cluster, and listens on the ports of their TCP tunnels.
+fn start_cluster(core: &Arc<Core>) {
+    if let Some(cluster) = &core.cluster {
+        let (of_peers, of_ports) = (Arc::clone(cluster), Arc::clone(cluster));
+        let keeping = cluster::keep_connected(Arc::clone(core), of_peers);
+        core.agents.spawn(keeping);
+        tokio::spawn(keep_peer_ports(Arc::clone(core), of_ports));
+    }
+}
+
 /// Starts the tasks that keep keys, authorisations and the file of countries current.
 fn spawn_refresh_tasks(core: &Arc<Core>) -> Result<(), StartError> {
     if let Auth::Keys(keys) = &core.config.auth {
@@ -404,155 +449,6 @@ fn spawn_refresh_tasks(core: &Arc<Core>) -> Result<(), StartError> {
         tokio::spawn(Arc::clone(countries).reload_periodically(stop));
     }
     Ok(())
-}
-
-/// The parts that are taken down at the end, in this order.
-struct Parts {
-    workers: Workers,
-    metrics: Option<MetricsServer>,
-    readiness: Readiness,
-    managed: Option<LinkHandle>,
-    orders: Option<Orders>,
-    domain_orders: Option<std::thread::JoinHandle<()>>,
-    responder: Option<RunningResponder>,
-    log_thread: Option<AccessLogThread>,
-}
-
-/// Keeps the gauges current while the engine runs, then takes it down. Admission stops, watchers
-/// are notified, visits finish, agents are disconnected, recordings are stored, connections to
-/// other servers finish, workers stop, and the log is flushed. A hard stop aborts any of these
-/// waits.
-async fn run_until_stopped(core: Arc<Core>, mut parts: Parts) {
-    let drain = core.shutdown.drain();
-    let hard = core.shutdown.hard();
-    let mut refresh = tokio::time::interval(REFRESH);
-    let storage = Storage::of(&core.config, core.access_log.as_ref());
-    let mut storage_check: Option<JoinHandle<()>> = None;
-    loop {
-        tokio::select! {
-            () = drain.cancelled() => break,
-            _ = refresh.tick() => {
-                refresh_state(&core, &parts);
-                if storage_check.as_ref().is_none_or(JoinHandle::is_finished) {
-                    let (storage, readiness) = (storage.clone(), parts.readiness.clone());
-                    // A disk that hangs only blocks this check.
-                    storage_check = Some(tokio::task::spawn_blocking(move || {
-                        readiness.set_disk_full(storage.is_full());
-                    }));
-                }
-            }
-        }
-    }
-    info!("draining");
-    parts.readiness.set_ready(false);
-    core.handover.close_listeners();
-    if core.handover.replaced().is_cancelled() {
-        // The new process serves the same address.
-        if let Some(metrics) = parts.metrics.take() {
-            metrics.stop().await;
-        }
-        core.handover.release();
-    }
-    core.live.end_subscriptions();
-    core.visits.close();
-    core.agents.close();
-    finish_visits(&core).await;
-    core.agents_stop.cancel();
-    tokio::select! {
-        () = core.agents.wait() => {}
-        () = tokio::time::sleep(FAREWELL) => {}
-        () = hard.cancelled() => {}
-    }
-    tokio::select! {
-        () = core.terminals.recorder.finish() => {}
-        () = hard.cancelled() => core.terminals.recorder.unlock(),
-    }
-    let Parts {
-        workers,
-        metrics,
-        managed,
-        orders,
-        domain_orders,
-        responder,
-        log_thread,
-        ..
-    } = parts;
-    finish_connections(&core, managed).await;
-    // Joins threads, so it must not block the current one.
-    let joined = tokio::task::spawn_blocking(move || {
-        drop(workers);
-        if let Some(orders) = orders {
-            orders.finish();
-        }
-        if let Some(domain_orders) = domain_orders {
-            domain_orders.join().ok();
-        }
-        if let Some(log_thread) = log_thread {
-            log_thread.finish();
-        }
-    });
-    joined.await.ok();
-    // Names of published services have addresses until their visits have finished.
-    if let Some(responder) = responder {
-        responder.stop().await;
-    }
-    if let Some(metrics) = metrics {
-        metrics.stop().await;
-    }
-    core.handover.close().await;
-    info!("stopped");
-}
-
-/// Updates gauges and readiness, and closes idle connections to services.
-fn refresh_state(core: &Core, parts: &Parts) {
-    core.metrics.refresh(core.live.counts(), core.gauges());
-    if let Some(managed) = &parts.managed {
-        managed.refresh();
-    }
-    if let Some(orders) = &parts.orders {
-        orders.refresh(&parts.readiness);
-    }
-    for worker in core.workers() {
-        worker.trim(Instant::now());
-    }
-}
-
-/// Waits for the visits, and for those of the process before if connections for it are passed
-/// through this one. WebSockets are closed shortly before the deadline.
-async fn finish_visits(core: &Core) {
-    let finished = async {
-        core.visits.wait().await;
-        if core.handover.replaced().is_cancelled() {
-            core.handover.predecessor_ended().cancelled().await;
-        }
-    };
-    let deadline = core.shutdown.deadline();
-    let closing = async {
-        tokio::time::sleep(deadline.saturating_sub(CLOSING.min(deadline / 2))).await;
-        core.closing.cancel();
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        () = finished => {}
-        () = closing => {}
-        () = core.shutdown.hard().cancelled() => {}
-    }
-}
-
-/// Ends the link to the platform, and waits for connections to other servers. They are not visits:
-/// the link itself may be one of them, if the platform is the server of a route.
-async fn finish_connections(core: &Core, link: Option<LinkHandle>) {
-    let finished = async {
-        if let Some(link) = link {
-            link.finish().await;
-        }
-        core.routed.close();
-        core.routed.wait().await;
-    };
-    tokio::select! {
-        () = finished => {}
-        () = core.shutdown.hard().cancelled() => {}
-    }
 }
 
 fn live_limits(config: &EngineConfig) -> LiveLimits {

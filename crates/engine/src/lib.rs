@@ -2,7 +2,8 @@
 //!
 //! A visitor's connection is classified once ([`listen`]), routed once ([`live`]), authorized once
 //! ([`access`]) and then carried over one stream to an agent ([`agents`], [`edge`]). The Engine API
-//! ([`api`]) shows what is online. All live state is in process memory and has one owner.
+//! ([`api`]) shows what is online. All live state is in process memory and has one owner. Engines of
+//! one [`cluster`] forward visitors to each other.
 //!
 //! This crate depends on no SQL and on no control plane, so the community engine cannot contain
 //! hosted code. Start with [`start`].
@@ -12,6 +13,7 @@ mod agents;
 pub mod api;
 pub mod browser;
 pub mod clock;
+pub mod cluster;
 pub mod config;
 mod core;
 pub mod directory;
@@ -32,7 +34,7 @@ mod storage;
 mod tunnel_closer;
 pub mod webtty;
 
-pub use engine::{RunningEngine, start, start_from, start_with_clock};
+pub use engine::{RunningEngine, start, start_from, start_in_cluster, start_with_clock};
 pub use geo::GeoError;
 pub use handover::{HandoverError, Origin, Replacement};
 pub use start_error::StartError;

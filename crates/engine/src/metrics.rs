@@ -245,6 +245,17 @@ pub(crate) fn cluster(status: &etcd::Status) {
     gauge!(table::CLUSTER_STORE).set(latency.as_secs_f64());
 }
 
+/// The number of streams that were forwarded to (`out`) or by (`in`) an engine of the cluster.
+pub(crate) fn cluster_forwards(peer: &str, direction: &'static str) -> Counter {
+    counter!(table::CLUSTER_FORWARDS, "peer" => peer.to_owned(), "direction" => direction)
+}
+
+/// Sets whether the connections to an engine of the cluster are open.
+pub(crate) fn cluster_connected(peer: &str, is_connected: bool) {
+    gauge!(table::CLUSTER_CONNECTED, "peer" => peer.to_owned())
+        .set(f64::from(u8::from(is_connected)));
+}
+
 fn refusal(code: wire::ErrorCode) -> &'static str {
     use wire::ErrorCode as Code;
     match code {

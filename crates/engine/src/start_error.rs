@@ -85,6 +85,9 @@ pub enum StartError {
     /// The old process has ended before this one has replaced it.
     #[error("the old process has ended")]
     Predecessor(#[source] io::Error),
+    /// The engine cannot be a member of its cluster.
+    #[error("`cluster`: {0}")]
+    Cluster(#[from] crate::cluster::ClusterError),
     /// The system refuses threads or descriptors.
     #[error("the workers cannot be started")]
     Workers(#[source] io::Error),

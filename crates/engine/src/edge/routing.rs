@@ -117,7 +117,7 @@ impl AdmittedRequest {
             return false;
         }
         let (proof, path) = (self.proof.as_ref(), self.checked_path.as_ref());
-        let other = core.live.failover_target(&self.tunnel, |other| {
+        let other = core.failover_target(&self.tunnel, |other| {
             !other.agent.is_revoked()
                 && access::proof_covers(proof, &other.view, &other.project, path)
         });
@@ -362,7 +362,7 @@ fn find_tunnel(
         record.set_rule("host", None);
         return Err(Problem::misdirected_request().into());
     }
-    let (rule, problem) = match core.live.route(server_name) {
+    let (rule, problem) = match core.route(server_name) {
         Route::Online(_) if !core.serves_names() => {
             record.set_rule("offline", None);
             record.set_outcome(Outcome::Failed);

@@ -12,7 +12,7 @@ use tracing::warn;
 use crate::config::EngineConfig;
 use crate::core::Core;
 use crate::handover::Handover;
-use crate::listen::{self, serve_plain, serve_tls};
+use crate::listen::{self, serve_peers, serve_plain, serve_tls};
 use crate::start_error::StartError;
 
 /// Bound listeners, one of each kind per worker or more.
@@ -20,13 +20,17 @@ pub(super) struct Listeners {
     pub(super) tls: Vec<std::net::TcpListener>,
     /// Empty without a plain listener.
     pub(super) http: Vec<std::net::TcpListener>,
+    /// Empty outside of a cluster.
+    pub(super) peers: Vec<std::net::TcpListener>,
+    pub(super) peers_addr: Option<SocketAddr>,
     pub(super) tls_addr: SocketAddr,
     pub(super) http_addr: Option<SocketAddr>,
 }
 
 impl Listeners {
+    /// Binds the listeners of the configuration, and the one for other engines.
     pub(super) fn bind(
-        config: &EngineConfig,
+        (config, peers): (&EngineConfig, Option<SocketAddr>),
         workers: usize,
         handover: &Handover,
         sockets: &mut InheritedSockets,
@@ -53,7 +57,11 @@ impl Listeners {
             .http
             .map(|address| bind_all(("http.listen_addr", "http"), address));
         let http = http.transpose()?.unwrap_or_default();
+        let bound = peers.map(|address| bind_all(("cluster.listen", "cluster"), address));
+        let bound = bound.transpose()?.unwrap_or_default();
         Ok(Self {
+            peers_addr: peers.map(|address| local(&bound, address)),
+            peers: bound,
             tls_addr: local(&tls, config.tls),
             http_addr: config.http.map(|address| local(&http, address)),
             tls,
@@ -71,6 +79,15 @@ impl Listeners {
                 match TcpListener::from_std(listener) {
                     Ok(listener) => serve_tls(listener, at).await,
                     Err(error) => warn!(%error, "the TLS listener cannot be used"),
+                }
+            });
+        }
+        for (listener, worker) in self.peers.into_iter().zip(core.workers().iter().cycle()) {
+            let at = Arc::clone(worker);
+            worker.spawn(async move {
+                match TcpListener::from_std(listener) {
+                    Ok(listener) => serve_peers(listener, at).await,
+                    Err(error) => warn!(%error, "the listener for other engines cannot be used"),
                 }
             });
         }

@@ -158,10 +158,10 @@ async fn accept_and_classify(socket: Socket, worker: &Arc<Worker>) -> Option<Con
     if !super::admit::admits_visitor(&mut start.io, core) {
         return None;
     }
-    let tunnel = core.live.any_tunnel_at(&name);
+    let tunnel = core.any_tunnel_at(&name);
     if let Some(candidate) = &tunnel
         && candidate.view.properties.protocol == Some(Protocol::Tls)
-        && let Route::Online(tunnel) = core.live.route(&name)
+        && let Route::Online(tunnel) = core.route(&name)
         && !core.has_lost_name(&tunnel)
         && core.serves_names()
     {

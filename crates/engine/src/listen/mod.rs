@@ -17,6 +17,7 @@ mod client_auth;
 mod connections;
 mod handshakes;
 mod hello;
+mod peer_ports;
 mod plain;
 mod port_memory;
 mod routes;
@@ -30,6 +31,7 @@ mod tls;
 pub(crate) use self::admit::is_trusted;
 pub(crate) use self::connections::Connections;
 pub(crate) use self::handshakes::Handshakes;
+pub(crate) use self::peer_ports::keep_peer_ports;
 pub(crate) use self::plain::serve_plain;
 pub(crate) use self::socket::{adopt, bind};
 pub(crate) use self::tcp_ports::{BoundPort, PortError, PortRecord, TcpPorts};
@@ -66,6 +68,20 @@ pub(crate) async fn serve_tls(listener: TcpListener, worker: Arc<Worker>) {
                 hello::serve(socket, visitor).await;
             }
         });
+    })
+    .await;
+}
+
+/// Accepts other engines of the cluster on one worker, from when this process serves until it drains.
+pub(crate) async fn serve_peers(listener: TcpListener, worker: Arc<Worker>) {
+    if !serves(&worker).await {
+        return;
+    }
+    accept_loop(&listener, &worker, |stream, peer| {
+        let at = Arc::clone(&worker);
+        // These connections outlive the visits, because other engines have visitors as well.
+        let serving = async move { crate::cluster::serve_peer(stream, peer, at).await };
+        worker.core.agents.spawn_on(serving, &worker.runtime);
     })
     .await;
 }

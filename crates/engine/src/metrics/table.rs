@@ -10,6 +10,8 @@ pub(super) const AGENTS_REFUSED: &str = "svc_agents_refused_total";
 pub(super) const BUILD_INFO: &str = "svc_build_info";
 pub(super) const BYTES: &str = "svc_bytes_total";
 pub(super) const CLIENTS: &str = "svc_clients";
+pub(super) const CLUSTER_CONNECTED: &str = "svc_cluster_peer_connected";
+pub(super) const CLUSTER_FORWARDS: &str = "svc_cluster_forwards_total";
 pub(super) const CLUSTER_LEASE_AGE: &str = "svc_cluster_lease_age_seconds";
 pub(super) const CLUSTER_NAMES: &str = "svc_cluster_names";
 pub(super) const CLUSTER_SERVING: &str = "svc_cluster_serving";
@@ -126,6 +128,19 @@ pub(super) const METRICS: &[Metric] = &[
          active.",
     ),
     metric(CLIENTS, Kind::Gauge, &[], "Connected agents."),
+    metric(
+        CLUSTER_FORWARDS,
+        Kind::Counter,
+        &[("peer", &["engine-2"]), ("direction", &["in", "out"])],
+        "Streams of visitors that this engine forwarded to another engine of the cluster, or that \
+         the other engine forwarded to this one.",
+    ),
+    metric(
+        CLUSTER_CONNECTED,
+        Kind::Gauge,
+        &[("peer", &["engine-2"])],
+        "1 while this engine is connected to another engine of the cluster, 0 otherwise.",
+    ),
     metric(
         CLUSTER_LEASE_AGE,
         Kind::Gauge,
@@ -290,9 +305,12 @@ pub(super) const METRICS: &[Metric] = &[
     metric(
         STREAM_OPEN_FAILURES,
         Kind::Counter,
-        &[("reason", &["gone", "deadline", "refused", "full"])],
-        "Streams that the agent did not open: it had disconnected, timed out, refused, or \
-         had reached its limit of streams.",
+        &[(
+            "reason",
+            &["gone", "peer_gone", "deadline", "refused", "full"],
+        )],
+        "Streams that the agent did not open: it had disconnected, the engine of the cluster that \
+         has it had disconnected, it timed out, refused, or had reached its limit of streams.",
     ),
     metric(
         STREAM_OPEN_DURATION,

@@ -1,0 +1,273 @@
+//! The state of this engine's connections to the others, in both directions.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
+use transport::permit::Counter;
+use transport::rendezvous::MigrationRendezvous;
+use types::id::TunnelId;
+use wire::cluster::{ConnectionPurpose, MAX_ENDED, PeerIdentity, is_label};
+
+use super::directory::{ClusterDirectory, PeerAddress, RemoteTunnel};
+use super::member::{ClusterError, ClusterMember};
+use super::tls::PeerTls;
+use crate::access::Tenancy;
+use crate::agents::Agent;
+use crate::live::{LiveTunnel, Route};
+use crate::random::random_bytes;
+
+/// Processes of other engines that are connected at the same time: those of [`MAX_PEERS`] engines,
+/// each of which may be replaced by another process at the moment.
+const MAX_INBOUND: usize = 2 * MAX_PEERS;
+
+/// Engines that this one connects to.
+pub(super) const MAX_PEERS: usize = 64;
+
+/// Lists of ended tunnels that may wait for one engine. An engine that is slower keeps idle
+/// connections to their services until these expire.
+const MAX_ENDED_LISTS: usize = 256;
+
+/// This engine in its cluster.
+pub(crate) struct Cluster {
+    pub(super) cluster: String,
+    pub(super) engine: String,
+    /// Id of this process.
+    instance: String,
+    pub(super) tls: PeerTls,
+    pub(super) directory: Arc<dyn ClusterDirectory>,
+    /// Address of the listener, as configured.
+    pub(crate) listen: SocketAddr,
+    /// The engines that this one forwards to.
+    peers: ArcSwap<HashMap<Box<str>, Arc<Peer>>>,
+    /// The engines that forward to this one, by the ids of their processes.
+    inbound: Mutex<HashMap<String, Arc<InboundPeer>>>,
+    /// Handshakes in progress of connections from other engines.
+    pub(super) handshakes: Arc<Counter>,
+    /// Tunnels that went offline here.
+    pub(super) ended: broadcast::Sender<Arc<[String]>>,
+}
+
+/// An engine that this one forwards to.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) address: PeerAddress,
+    /// Handle of the current connections.
+    link: ArcSwapOption<Agent>,
+    /// The engine is stopping. Others are preferred.
+    is_draining: AtomicBool,
+}
+
+/// A process of an engine that forwards to this one.
+pub(super) struct InboundPeer {
+    /// Id of the engine.
+    pub(super) engine: String,
+    /// Connections for streams that leave their lanes.
+    pub(super) moves: Arc<MigrationRendezvous>,
+    /// Cancelled when its control connection has ended.
+    pub(super) over: CancellationToken,
+    pub(super) connections: Arc<Counter>,
+    pub(super) lanes: Arc<Counter>,
+    pub(super) streams: Arc<Counter>,
+    /// Number of streams that it has forwarded.
+    pub(super) forwards: metrics::Counter,
+}
+
+impl Cluster {
+    /// # Errors
+    /// [`ClusterError`].
+    pub(crate) fn new(member: ClusterMember) -> Result<Arc<Self>, ClusterError> {
+        for (name, id) in [("cluster", &member.cluster), ("engine", &member.engine)] {
+            if !is_label(id) {
+                return Err(ClusterError::Id(name));
+            }
+        }
+        Ok(Arc::new(Self {
+            tls: PeerTls::load(&member)?,
+            cluster: member.cluster,
+            engine: member.engine,
+            instance: hex::encode(random_bytes::<16>()),
+            directory: member.directory,
+            listen: member.listen,
+            peers: ArcSwap::default(),
+            inbound: Mutex::default(),
+            handshakes: Arc::default(),
+            ended: broadcast::Sender::new(MAX_ENDED_LISTS),
+        }))
+    }
+
+    /// Id of this engine.
+    pub(crate) fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    /// The directory of the names of other engines.
+    pub(crate) fn directory(&self) -> &Arc<dyn ClusterDirectory> {
+        &self.directory
+    }
+
+    /// The hello of a connection to or from another engine.
+    pub(super) fn identity(&self, purpose: ConnectionPurpose) -> PeerIdentity {
+        PeerIdentity {
+            cluster: self.cluster.clone(),
+            engine: self.engine.clone(),
+            instance: self.instance.clone(),
+            purpose,
+        }
+    }
+
+    /// Destination of a host name, in lower case, at another engine. `None` if no other engine holds
+    /// it.
+    pub(crate) fn route(&self, hostname: &str, tenancy: &Tenancy) -> Option<Route<Agent>> {
+        let remote = self.directory.servers(hostname)?;
+        Some(match self.tunnel(&remote, tenancy) {
+            Some(tunnel) => Route::Online(tunnel),
+            None => Route::Offline,
+        })
+    }
+
+    /// A tunnel of another engine for a visitor; `None` if no engine that has it is connected.
+    pub(crate) fn tunnel(
+        &self,
+        remote: &RemoteTunnel,
+        tenancy: &Tenancy,
+    ) -> Option<Arc<LiveTunnel<Agent>>> {
+        self.choose(remote, tenancy, |_| true)
+    }
+
+    /// The same tunnel at another engine than the one that failed, which forwarded nothing.
+    pub(crate) fn failover_target(
+        &self,
+        failed: &LiveTunnel<Agent>,
+        tenancy: &Tenancy,
+    ) -> Option<Arc<LiveTunnel<Agent>>> {
+        let remote = self.directory.servers(failed.routed_hostname()?)?;
+        if !remote.can_replace(failed) {
+            return None;
+        }
+        self.choose(&remote, tenancy, |agent| {
+            !std::ptr::eq(agent, &*failed.agent)
+        })
+    }
+
+    fn choose(
+        &self,
+        remote: &RemoteTunnel,
+        tenancy: &Tenancy,
+        admits: impl Fn(&Agent) -> bool,
+    ) -> Option<Arc<LiveTunnel<Agent>>> {
+        let project = tenancy.project(remote.view.project_id.as_deref()?)?;
+        let peers = self.peers.load();
+        let mut stopping = None;
+        for server in &remote.servers {
+            let Some(peer) = peers.get(&*server.engine) else {
+                continue;
+            };
+            let Some(agent) = peer.link.load_full() else {
+                continue;
+            };
+            if agent.is_ended() || !admits(&agent) {
+                continue;
+            }
+            if peer.is_draining.load(Ordering::Relaxed) {
+                stopping.get_or_insert((server, agent));
+            } else {
+                return Some(remote.at(server, &agent, &project));
+            }
+        }
+        stopping.map(|(server, agent)| remote.at(server, &agent, &project))
+    }
+
+    /// Replaces the engines that this one forwards to.
+    pub(super) fn set_peers(&self, peers: HashMap<Box<str>, Arc<Peer>>) {
+        self.peers.store(Arc::new(peers));
+    }
+
+    /// Adds a process of another engine that forwards to this one. `None` at the limit, or if the
+    /// process is connected already.
+    pub(super) fn admit(&self, identity: &PeerIdentity) -> Option<Arc<InboundPeer>> {
+        let mut inbound = self.inbound.lock();
+        if inbound.len() >= MAX_INBOUND || inbound.contains_key(&identity.instance) {
+            return None;
+        }
+        let peer = Arc::new(InboundPeer {
+            engine: identity.engine.clone(),
+            moves: Arc::default(),
+            over: CancellationToken::new(),
+            connections: Arc::default(),
+            lanes: Arc::default(),
+            streams: Arc::default(),
+            forwards: crate::metrics::cluster_forwards(&identity.engine, "in"),
+        });
+        inbound.insert(identity.instance.clone(), Arc::clone(&peer));
+        Some(peer)
+    }
+
+    /// The process that a data connection belongs to. Its certificate must be the one of the control
+    /// connection's engine.
+    pub(super) fn inbound(&self, identity: &PeerIdentity) -> Option<Arc<InboundPeer>> {
+        let inbound = self.inbound.lock();
+        let peer = inbound.get(&identity.instance)?;
+        (peer.engine == identity.engine).then(|| Arc::clone(peer))
+    }
+
+    /// Removes a process whose control connection has ended.
+    pub(super) fn forget(&self, identity: &PeerIdentity) {
+        self.inbound.lock().remove(&identity.instance);
+    }
+
+    /// Tells the engines that forward to this one that tunnels went offline here, so that they close
+    /// idle connections to their services.
+    pub(crate) fn announce_ended(&self, tunnels: &[TunnelId]) {
+        for tunnels in tunnels.chunks(MAX_ENDED) {
+            let ids = tunnels.iter().map(ToString::to_string);
+            // Without a receiver no engine is connected.
+            self.ended.send(ids.collect()).ok();
+        }
+    }
+}
+
+impl Peer {
+    pub(super) fn new(address: PeerAddress) -> Arc<Self> {
+        Arc::new(Self {
+            address,
+            link: ArcSwapOption::empty(),
+            is_draining: AtomicBool::new(false),
+        })
+    }
+
+    /// Uses new connections from now on.
+    pub(super) fn connect(&self, agent: &Arc<Agent>) {
+        self.is_draining.store(false, Ordering::Relaxed);
+        self.link.store(Some(Arc::clone(agent)));
+        crate::metrics::cluster_connected(&self.address.engine, true);
+    }
+
+    /// Prefers other engines for new streams.
+    pub(super) fn set_draining(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Forgets connections that have ended, unless newer ones replaced them.
+    pub(super) fn disconnect(&self, agent: &Arc<Agent>) {
+        let current = self.link.load();
+        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, agent)) {
+            self.link.compare_and_swap(&current, None);
+            crate::metrics::cluster_connected(&self.address.engine, false);
+        }
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster")
+            .field("cluster", &self.cluster)
+            .field("engine", &self.engine)
+            .finish_non_exhaustive()
+    }
+}

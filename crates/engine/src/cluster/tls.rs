@@ -1,0 +1,137 @@
+//! Mutual authentication of engines with certificates of the cluster's own authority.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::{Resumption, verify_server_name};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::{ClientConfig, RootCertStore, ServerConfig, version};
+use transport::TlsStream;
+use wire::cluster::ALPN;
+
+use super::member::{ClusterError, ClusterMember};
+
+/// The part of a name in the certificates of engines that is the same in all clusters. It is not
+/// resolvable, so that no public authority issues a certificate for it.
+const DOMAIN: &str = "svc-cluster.internal";
+
+/// The files of an engine's certificate, in PEM. `svc cluster init` creates them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterFiles {
+    /// The certificate of the cluster's authority. No other authority is trusted.
+    pub authority: PathBuf,
+    /// The certificate of this engine.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// The name in the certificate of an engine.
+pub fn engine_name(cluster: &str, engine: &str) -> String {
+    format!("{engine}.{cluster}.{DOMAIN}")
+}
+
+/// The configurations of both sides.
+#[derive(Debug)]
+pub(super) struct PeerTls {
+    pub(super) client: Arc<ClientConfig>,
+    pub(super) server: Arc<ServerConfig>,
+}
+
+impl PeerTls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`ClusterError`]; the certificate must be the one of this engine.
+    pub(super) fn load(member: &ClusterMember) -> Result<Self, ClusterError> {
+        let files = &member.files;
+        let mut roots = RootCertStore::empty();
+        for root in certificates(&files.authority)? {
+            roots
+                .add(root)
+                .map_err(|error| unusable(&files.authority, &error))?;
+        }
+        let chain = certificates(&files.certificate)?;
+        let name = engine_name(&member.cluster, &member.engine);
+        if !chain.first().is_some_and(|leaf| has_name(leaf, &name)) {
+            return Err(ClusterError::Name {
+                path: files.certificate.clone(),
+                name,
+            });
+        }
+        let key = PrivateKeyDer::from_pem_file(&files.key)
+            .map_err(|error| unusable(&files.key, &error))?;
+        Self::new(roots, chain, key).map_err(|error| ClusterError::Tls(error.to_string()))
+    }
+
+    fn new(
+        roots: RootCertStore,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let provider = daemon::tls::provider();
+        let roots = Arc::new(roots);
+        let verifier = WebPkiClientVerifier::builder_with_provider(
+            Arc::clone(&roots),
+            Arc::clone(&provider),
+        );
+        let verifier = verifier.build()?;
+        let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&version::TLS13])?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain.clone(), key.clone_key())?;
+        server.alpn_protocols = vec![ALPN.to_vec()];
+        // A resumed session would be one without a new proof of the key.
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.send_tls13_tickets = 0;
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&version::TLS13])?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)?;
+        client.alpn_protocols = vec![ALPN.to_vec()];
+        client.resumption = Resumption::disabled();
+        Ok(Self {
+            client: Arc::new(client),
+            server: Arc::new(server),
+        })
+    }
+}
+
+/// Returns true if the peer negotiated the protocol between engines, and its verified certificate
+/// is the one of this engine.
+pub(super) fn is_engine(stream: &TlsStream, cluster: &str, engine: &str) -> bool {
+    let session = stream.get_ref().1;
+    let certificates = session.peer_certificates().unwrap_or_default();
+    session.alpn_protocol() == Some(ALPN)
+        && certificates
+            .first()
+            .is_some_and(|leaf| has_name(leaf, &engine_name(cluster, engine)))
+}
+
+fn has_name(certificate: &CertificateDer<'_>, name: &str) -> bool {
+    let (Ok(parsed), Ok(name)) = (
+        ParsedCertificate::try_from(certificate),
+        ServerName::try_from(name),
+    ) else {
+        return false;
+    };
+    verify_server_name(&parsed, &name).is_ok()
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClusterError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let read = read.map_err(|error| unusable(path, &error))?;
+    if read.is_empty() {
+        return Err(unusable(path, &"there is no certificate in it"));
+    }
+    Ok(read)
+}
+
+fn unusable(path: &Path, problem: &dyn std::fmt::Display) -> ClusterError {
+    ClusterError::File {
+        path: path.to_owned(),
+        problem: problem.to_string(),
+    }
+}
