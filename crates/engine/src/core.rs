@@ -154,12 +154,12 @@ impl Core {
     /// Any tunnel with this host name, as [`Live::any_tunnel_at`], also at other engines.
     pub(crate) fn any_tunnel_at(&self, hostname: &str) -> Option<Arc<LiveTunnel<Agent>>> {
         let here = self.live.any_tunnel_at(hostname);
-        here.or_else(|| {
-            match self.cluster.as_ref()?.route(hostname, &self.tenancy)? {
+        here.or_else(
+            || match self.cluster.as_ref()?.route(hostname, &self.tenancy)? {
                 Route::Online(tunnel) => Some(tunnel),
                 Route::Offline | Route::Unknown => None,
-            }
-        })
+            },
+        )
     }
 
     /// Another tunnel with the same name, as [`Live::failover_target`]: at another engine, if the
@@ -172,7 +172,10 @@ impl Core {
         if !failed.agent.is_peer() {
             return self.live.failover_target(failed, admits);
         }
-        let other = self.cluster.as_ref()?.failover_target(failed, &self.tenancy);
+        let other = self
+            .cluster
+            .as_ref()?
+            .failover_target(failed, &self.tenancy);
         other.filter(|other| admits(other))
     }
 

@@ -49,7 +49,10 @@ pub(crate) async fn keep_connected(core: Arc<Core>, cluster: Arc<Cluster>) {
     loop {
         let wanted = Arc::clone(&listed.borrow_and_update());
         if wanted.len() > MAX_PEERS {
-            warn!(limit = MAX_PEERS, "the cluster has more engines than this one connects to");
+            warn!(
+                limit = MAX_PEERS,
+                "the cluster has more engines than this one connects to"
+            );
         }
         let wanted = wanted.iter().filter(|peer| peer.engine != cluster.engine);
         let wanted: HashMap<&str, &PeerAddress> = wanted
@@ -105,7 +108,11 @@ async fn keep(peer: Arc<Peer>, core: Arc<Core>, cluster: Arc<Cluster>, over: Can
                 let engine = &peer.address.engine;
                 info!(engine, "connected to another engine");
                 let end = link.run(&over, true).await;
-                info!(engine, reason = end.as_str(), "a connection to another engine ended");
+                info!(
+                    engine,
+                    reason = end.as_str(),
+                    "a connection to another engine ended"
+                );
                 if end == LinkEnd::Draining {
                     // It serves until it ends, while its successor may be there already.
                     let over = over.clone();

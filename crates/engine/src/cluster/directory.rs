@@ -89,11 +89,7 @@ impl RemoteTunnel {
     }
 
     /// The entry of a tunnel of an engine, for the directories of the other engines.
-    pub(crate) fn of(
-        tunnel: &LiveTunnel<Agent>,
-        generation: Option<u64>,
-        engine: String,
-    ) -> Self {
+    pub(crate) fn of(tunnel: &LiveTunnel<Agent>, generation: Option<u64>, engine: String) -> Self {
         let passwords = tunnel.policy.link_passwords();
         Self::new(
             Arc::clone(&tunnel.view),

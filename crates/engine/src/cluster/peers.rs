@@ -256,7 +256,10 @@ impl Peer {
     /// Forgets connections that have ended, unless newer ones replaced them.
     pub(super) fn disconnect(&self, agent: &Arc<Agent>) {
         let current = self.link.load();
-        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, agent)) {
+        if current
+            .as_ref()
+            .is_some_and(|current| Arc::ptr_eq(current, agent))
+        {
             self.link.compare_and_swap(&current, None);
             crate::metrics::cluster_connected(&self.address.engine, false);
         }

@@ -84,8 +84,7 @@ impl ForwardedStream for MigratingStream<MigrateToConnection> {
     }
 
     fn reason(&self) -> Option<wire::Error> {
-        self.lane_refusal()
-            .or_else(|| self.connection()?.refusal())
+        self.lane_refusal().or_else(|| self.connection()?.refusal())
     }
 
     fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<bool> {

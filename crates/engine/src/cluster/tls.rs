@@ -73,10 +73,8 @@ impl PeerTls {
     ) -> Result<Self, Box<dyn std::error::Error>> {
         let provider = daemon::tls::provider();
         let roots = Arc::new(roots);
-        let verifier = WebPkiClientVerifier::builder_with_provider(
-            Arc::clone(&roots),
-            Arc::clone(&provider),
-        );
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
         let verifier = verifier.build()?;
         let mut server = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&version::TLS13])?
