@@ -265,6 +265,21 @@ impl Core {
         }
     }
 
+    /// Closes the idle upstream connections through other engines: one of them is stopping or lost.
+    /// There are few such events, so those through the remaining engines are closed as well. Each
+    /// worker closes its own.
+    pub(crate) fn drop_forwarded_upstreams(&self) {
+        for worker in self.workers() {
+            let target = Arc::clone(worker);
+            worker.runtime.spawn(async move {
+                let live = &target.core.live;
+                let is_elsewhere = |tunnel: &TunnelId| !live.is_online(tunnel);
+                let closed = target.upstreams.lock().remove_tunnels(is_elsewhere);
+                drop(closed);
+            });
+        }
+    }
+
     /// The state that decisions about visitors are based on, at this moment.
     pub(crate) fn auth_context(&self) -> AuthContext<'_> {
         AuthContext {

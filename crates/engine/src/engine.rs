@@ -85,6 +85,14 @@ impl RunningEngine {
         self.peers
     }
 
+    /// Waits until this engine is connected to another one of its cluster, or no longer connected.
+    /// Does not wait outside of a cluster.
+    pub async fn wait_for_peer(&self, engine: &str, is_connected: bool) {
+        if let Some(cluster) = &self.core.cluster {
+            cluster.wait_for_peer(engine, is_connected).await;
+        }
+    }
+
     /// The entry of an online tunnel of this engine in the directories of the other engines, by its id
     /// or its name within its project. `None` outside of a cluster.
     pub fn directory_entry(

@@ -1,6 +1,6 @@
 //! An engine inside the test process.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use client::properties::HttpVersion;
 use client::{Agent, Config, HostPort, Properties, Target, Token, Trust};
 use daemon::shutdown::Shutdown;
 use engine::clock::{Clock, SystemClock};
+use engine::cluster::ClusterMember;
 use engine::config::{EngineConfig, FixedTimeouts};
 use engine::{RunningEngine, StartError};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
@@ -35,6 +36,24 @@ pub struct TestEngine {
     directory: TempDir,
 }
 
+/// The surroundings of an engine.
+struct Place {
+    ip: Ipv4Addr,
+    /// The platform, and the directory with its token.
+    followed: Option<(FakePlatform, TempDir)>,
+    member: Option<ClusterMember>,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self {
+            ip: Ipv4Addr::LOCALHOST,
+            followed: None,
+            member: None,
+        }
+    }
+}
+
 impl TestEngine {
     /// Starts an engine with the default configuration.
     pub async fn start() -> Self {
@@ -53,16 +72,28 @@ impl TestEngine {
         variables: &[(&str, &str)],
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let auth = community();
-        let fixed = FixedTimeouts::default();
-        Self::launch(&auth, sections, (variables, fixed), clock, None).await
+        let settings = (variables, FixedTimeouts::default());
+        Self::launch(&community(), sections, settings, clock, Place::default()).await
     }
 
     /// As [`Self::start_with`], with time limits that an interrupted test process does not exceed,
     /// where the configuration has no key for them.
     pub async fn start_unhurried(sections: &str) -> Self {
         let clock = Arc::new(SystemClock);
-        Self::launch(&community(), sections, (&[], UNHURRIED), clock, None).await
+        let settings: (&[(&str, &str)], _) = (&[], UNHURRIED);
+        Self::launch(&community(), sections, settings, clock, Place::default()).await
+    }
+
+    /// Starts a community engine as a member of a cluster, on an address of the loopback network.
+    pub(crate) async fn member(ip: Ipv4Addr, sections: &str, member: ClusterMember) -> Self {
+        let place = Place {
+            ip,
+            member: Some(member),
+            ..Place::default()
+        };
+        let settings: (&[(&str, &str)], _) = (&[], FixedTimeouts::default());
+        let clock = Arc::new(SystemClock);
+        Self::launch(&community(), sections, settings, clock, place).await
     }
 
     /// Starts a managed engine, and waits until it has the platform's state.
@@ -131,8 +162,11 @@ impl TestEngine {
             token.display(),
             data_dir.unwrap_or(&own).display(),
         );
-        let followed = Some((platform.clone(), directory));
-        Self::launch(&control_plane, sections, settings, clock, followed).await
+        let place = Place {
+            followed: Some((platform.clone(), directory)),
+            ..Place::default()
+        };
+        Self::launch(&control_plane, sections, settings, clock, place).await
     }
 
     async fn launch(
@@ -140,8 +174,13 @@ impl TestEngine {
         sections: &str,
         (variables, fixed): (&[(&str, &str)], FixedTimeouts),
         clock: Arc<dyn Clock>,
-        followed: Option<(FakePlatform, TempDir)>,
+        place: Place,
     ) -> Self {
+        let Place {
+            ip,
+            followed,
+            member,
+        } = place;
         let (platform, directory) = followed.unzip();
         let directory = directory.unwrap_or_else(|| tempfile::tempdir().expect("a directory"));
         let ca = TestCa::new();
@@ -157,7 +196,7 @@ impl TestEngine {
         let file = directory.path().join("engine.yaml");
         let yaml = format!(
             "engine: {{host: {BASE_HOST}}}\n\
-             tls: {{listen_addr: '127.0.0.1:0'}}\n\
+             tls: {{listen_addr: '{ip}:0'}}\n\
              certs: {{static: {{enabled: true, cert_file: '{}', key_file: '{}'}}}}\n\
              {kind}\n\
              {unhurried}\n\
@@ -173,7 +212,11 @@ impl TestEngine {
             .unwrap_or_else(|error| panic!("the configuration of the test: {error}"));
         config.timeouts.fixed = fixed;
         let shutdown = Shutdown::new(config.timeouts.drain);
-        let running = Box::pin(engine::start_with_clock(config, shutdown.clone(), clock)).await;
+        let stop = shutdown.clone();
+        let running = match member {
+            Some(member) => Box::pin(engine::start_in_cluster(config, stop, clock, member)).await,
+            None => Box::pin(engine::start_with_clock(config, stop, clock)).await,
+        };
         let running = running.unwrap_or_else(|error| panic!("the engine: {error}"));
         let addr = running.tls_addr();
         Self {
@@ -321,6 +364,16 @@ impl TestEngine {
     /// Drains the engine and waits until it has stopped. Only WebSockets of tunnels have a time
     /// limit, that of `timeouts.drain_seconds`.
     pub async fn stop(mut self) {
+        self.shutdown.request();
+        if let Some(running) = self.running.take() {
+            within("end of the engine", running.stopped()).await;
+        }
+    }
+
+    /// Stops the engine at once, as far as other processes can tell: its connections are closed within
+    /// their messages.
+    pub async fn kill(mut self) {
+        self.shutdown.request();
         self.shutdown.request();
         if let Some(running) = self.running.take() {
             within("end of the engine", running.stopped()).await;

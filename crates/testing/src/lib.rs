@@ -6,6 +6,7 @@
 //! reports received data in [`Report`]s.
 //!
 //! * [`TestEngine`], [`TestTunnel`]: an engine, and a service that it publishes.
+//! * [`cluster`]: two engines of one cluster.
 //! * [`FakePlatform`]: the platform that a managed engine follows and reports to.
 //! * [`Upstream`]: well-behaved servers, over HTTP/1.1, h2c, TLS, WebSocket and gRPC.
 //! * [`ScriptedUpstream`]: misbehaving HTTP/1.1 servers; [`ClosedPort`]: an address without a
@@ -26,6 +27,7 @@
 
 mod certificate;
 mod closed_port;
+pub mod cluster;
 mod deadline;
 mod engine;
 mod etcd_servers;

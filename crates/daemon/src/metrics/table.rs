@@ -57,7 +57,8 @@ pub fn describe(table: &[Metric]) {
             Kind::Histogram => describe_histogram!(metric.name, unit, metric.help),
         }
         let series = metric.series();
-        if metric.kind == Kind::Counter && series.len() <= MOST_AT_ZERO {
+        let is_open = metric.labels.iter().any(|(name, _)| *name == OPEN_LABEL);
+        if metric.kind == Kind::Counter && !is_open && series.len() <= MOST_AT_ZERO {
             for labels in series {
                 let labels = labels.into_iter();
                 let labels = labels.map(|(name, value)| Label::from_static_parts(name, value));
@@ -114,6 +115,10 @@ impl Metric {
         format!("| `{name}` | {kind} | {labels} | {help} |")
     }
 }
+
+/// A label whose values are not known in advance, such as the engines of a cluster. The table has an
+/// example.
+const OPEN_LABEL: &str = "peer";
 
 /// A metric with more combinations than this is not initialised: most of them never occur.
 const MOST_AT_ZERO: usize = 20;

@@ -108,6 +108,8 @@ pub(crate) struct Agent {
     ended: CancellationToken,
     /// Its credential was revoked: its streams end as well.
     revoked: AtomicBool,
+    /// Another engine that is stopping.
+    draining: AtomicBool,
 }
 
 /// The properties of an agent that are known when it connects.
@@ -211,6 +213,7 @@ impl Agent {
             open_seconds: of.open_seconds,
             ended: CancellationToken::new(),
             revoked: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
         };
         (Arc::new(agent), orders)
     }

@@ -6,6 +6,7 @@
 //! opening of each stream, which tells the engine the visitor.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use metrics::Histogram;
@@ -16,7 +17,6 @@ use transport::TlsStream;
 use transport::permit::Permit;
 use transport::standing::StandingConnection;
 use types::id::ClientId;
-use types::tunnel::Hostname;
 use wire::Kind;
 use wire::cluster::{Forwarding, StreamProtocol};
 use wire::pool::Side;
@@ -86,6 +86,17 @@ impl Agent {
         self.ended.is_cancelled()
     }
 
+    /// Prefers other engines for new streams, because this one is stopping. Connections to services
+    /// are not kept.
+    pub(crate) fn set_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true for an engine that is stopping.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
     /// Ends the forwarding to an engine whose control connection has ended. Streams in use continue
     /// until they end or break.
     pub(crate) fn end_peer(&self) {
@@ -125,10 +136,13 @@ impl TunnelStream {
         Permit::is_of(&self.slot, agent)
     }
 
-    /// For a stream to another engine: true while its control connection exists.
+    /// For a stream to another engine: true while its control connection exists and the engine is not
+    /// stopping.
     pub(crate) fn is_at_open_peer(&self) -> Option<bool> {
         let agent: &Agent = &self.slot;
-        agent.is_peer().then(|| !agent.is_ended())
+        agent
+            .is_peer()
+            .then(|| !agent.is_ended() && !agent.is_draining())
     }
 }
 
@@ -139,11 +153,10 @@ pub(super) fn header(
     purpose: Purpose,
 ) -> Vec<u8> {
     let properties = &tunnel.view.properties;
-    let name = match (&properties.hostname, properties.port, &properties.name) {
-        (Some(hostname), _, _) => Hostname::as_str(hostname).to_owned(),
-        (None, Some(port), _) => format!("tcp:{port}"),
-        (None, None, Some(name)) => name.as_str().to_owned(),
-        (None, None, None) => tunnel.view.id.to_string(),
+    let name = match (tunnel.routed_hostname(), properties.port) {
+        (Some(hostname), _) => hostname.to_owned(),
+        (None, Some(port)) => format!("tcp:{port}"),
+        (None, None) => tunnel.view.id.to_string(),
     };
     let forwarding = Forwarding {
         name,

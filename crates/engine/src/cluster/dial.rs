@@ -197,7 +197,7 @@ impl Link {
             open_seconds: core.metrics.stream_open_seconds(),
             forwards: crate::metrics::cluster_forwards(&peer.address.engine, "out"),
         });
-        peer.connect(&agent);
+        cluster.connect(peer, &agent);
         agent.fill_peer(std::time::Instant::now());
         Ok(Self {
             peer: Arc::clone(peer),
@@ -215,7 +215,8 @@ impl Link {
         let end = self.exchange(over, reports_drain).await;
         if end != LinkEnd::Draining {
             self.agent.end_peer();
-            self.peer.disconnect(&self.agent);
+            self.core.drop_forwarded_upstreams();
+            self.cluster.disconnect(&self.peer, &self.agent);
         }
         end
     }
@@ -241,7 +242,9 @@ impl Link {
                         }
                         Ok(Some(PeerFrame::Ended(tunnels))) => self.forget(&tunnels),
                         Ok(Some(PeerFrame::Drain)) => {
-                            self.peer.set_draining();
+                            // Streams without a request would delay its end.
+                            self.agent.set_draining();
+                            self.core.drop_forwarded_upstreams();
                             if reports_drain {
                                 return LinkEnd::Draining;
                             }

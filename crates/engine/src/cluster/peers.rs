@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use transport::permit::Counter;
 use transport::rendezvous::MigrationRendezvous;
@@ -16,7 +15,7 @@ use wire::cluster::{ConnectionPurpose, MAX_ENDED, PeerIdentity, is_label};
 
 use super::directory::{ClusterDirectory, PeerAddress, RemoteTunnel};
 use super::member::{ClusterError, ClusterMember};
-use super::tls::PeerTls;
+use super::tls::{PeerTls, engine_name};
 use crate::access::Tenancy;
 use crate::agents::Agent;
 use crate::live::{LiveTunnel, Route};
@@ -45,6 +44,8 @@ pub(crate) struct Cluster {
     pub(crate) listen: SocketAddr,
     /// The engines that this one forwards to.
     peers: ArcSwap<HashMap<Box<str>, Arc<Peer>>>,
+    /// Changes whenever an engine is connected or disconnected.
+    connections: watch::Sender<u64>,
     /// The engines that forward to this one, by the ids of their processes.
     inbound: Mutex<HashMap<String, Arc<InboundPeer>>>,
     /// Handshakes in progress of connections from other engines.
@@ -59,8 +60,6 @@ pub(super) struct Peer {
     pub(super) address: PeerAddress,
     /// Handle of the current connections.
     link: ArcSwapOption<Agent>,
-    /// The engine is stopping. Others are preferred.
-    is_draining: AtomicBool,
 }
 
 /// A process of an engine that forwards to this one.
@@ -88,13 +87,14 @@ impl Cluster {
             }
         }
         Ok(Arc::new(Self {
-            tls: PeerTls::load(&member)?,
+            tls: PeerTls::load(&member.files, engine_name(&member.cluster, &member.engine))?,
             cluster: member.cluster,
             engine: member.engine,
             instance: hex::encode(random_bytes::<16>()),
             directory: member.directory,
             listen: member.listen,
             peers: ArcSwap::default(),
+            connections: watch::Sender::default(),
             inbound: Mutex::default(),
             handshakes: Arc::default(),
             ended: broadcast::Sender::new(MAX_ENDED_LISTS),
@@ -174,7 +174,7 @@ impl Cluster {
             if agent.is_ended() || !admits(&agent) {
                 continue;
             }
-            if peer.is_draining.load(Ordering::Relaxed) {
+            if agent.is_draining() {
                 stopping.get_or_insert((server, agent));
             } else {
                 return Some(remote.at(server, &agent, &project));
@@ -186,6 +186,41 @@ impl Cluster {
     /// Replaces the engines that this one forwards to.
     pub(super) fn set_peers(&self, peers: HashMap<Box<str>, Arc<Peer>>) {
         self.peers.store(Arc::new(peers));
+        self.count_change();
+    }
+
+    /// Waits until this engine is connected to another one, or no longer connected.
+    pub(crate) async fn wait_for_peer(&self, engine: &str, is_connected: bool) {
+        let mut connections = self.connections.subscribe();
+        let is_now = |_: &u64| {
+            let peers = self.peers.load();
+            let link = peers.get(engine).and_then(|peer| peer.link.load_full());
+            link.is_some_and(|agent| !agent.is_ended()) == is_connected
+        };
+        // The sender is in this value.
+        connections.wait_for(is_now).await.ok();
+    }
+
+    fn count_change(&self) {
+        self.connections.send_modify(|changes| *changes += 1);
+    }
+
+    /// Uses new connections to an engine from now on.
+    pub(super) fn connect(&self, peer: &Peer, agent: &Arc<Agent>) {
+        peer.link.store(Some(Arc::clone(agent)));
+        crate::metrics::cluster_connected(&peer.address.engine, true);
+        self.count_change();
+    }
+
+    /// Forgets connections that have ended, unless newer ones replaced them.
+    pub(super) fn disconnect(&self, peer: &Peer, agent: &Arc<Agent>) {
+        let current = peer.link.load();
+        let is_current = |current: &Arc<Agent>| Arc::ptr_eq(current, agent);
+        if current.as_ref().is_some_and(is_current) {
+            drop(peer.link.compare_and_swap(&current, None));
+            crate::metrics::cluster_connected(&peer.address.engine, false);
+        }
+        self.count_change();
     }
 
     /// Adds a process of another engine that forwards to this one. `None` at the limit, or if the
@@ -237,32 +272,7 @@ impl Peer {
         Arc::new(Self {
             address,
             link: ArcSwapOption::empty(),
-            is_draining: AtomicBool::new(false),
         })
-    }
-
-    /// Uses new connections from now on.
-    pub(super) fn connect(&self, agent: &Arc<Agent>) {
-        self.is_draining.store(false, Ordering::Relaxed);
-        self.link.store(Some(Arc::clone(agent)));
-        crate::metrics::cluster_connected(&self.address.engine, true);
-    }
-
-    /// Prefers other engines for new streams.
-    pub(super) fn set_draining(&self) {
-        self.is_draining.store(true, Ordering::Relaxed);
-    }
-
-    /// Forgets connections that have ended, unless newer ones replaced them.
-    pub(super) fn disconnect(&self, agent: &Arc<Agent>) {
-        let current = self.link.load();
-        if current
-            .as_ref()
-            .is_some_and(|current| Arc::ptr_eq(current, agent))
-        {
-            self.link.compare_and_swap(&current, None);
-            crate::metrics::cluster_connected(&self.address.engine, false);
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, version};
 use transport::TlsStream;
 use wire::cluster::ALPN;
 
-use super::member::{ClusterError, ClusterMember};
+use super::member::ClusterError;
 
 /// The part of a name in the certificates of engines that is the same in all clusters. It is not
 /// resolvable, so that no public authority issues a certificate for it.
@@ -44,9 +44,8 @@ impl PeerTls {
     /// Reads the files.
     ///
     /// # Errors
-    /// [`ClusterError`]; the certificate must be the one of this engine.
-    pub(super) fn load(member: &ClusterMember) -> Result<Self, ClusterError> {
-        let files = &member.files;
+    /// [`ClusterError`]; the certificate must have the name of this engine.
+    pub(super) fn load(files: &ClusterFiles, name: String) -> Result<Self, ClusterError> {
         let mut roots = RootCertStore::empty();
         for root in certificates(&files.authority)? {
             roots
@@ -54,7 +53,6 @@ impl PeerTls {
                 .map_err(|error| unusable(&files.authority, &error))?;
         }
         let chain = certificates(&files.certificate)?;
-        let name = engine_name(&member.cluster, &member.engine);
         if !chain.first().is_some_and(|leaf| has_name(leaf, &name)) {
             return Err(ClusterError::Name {
                 path: files.certificate.clone(),
@@ -131,5 +129,61 @@ fn unusable(path: &Path, problem: &dyn std::fmt::Display) -> ClusterError {
     ClusterError::File {
         path: path.to_owned(),
         problem: problem.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    /// A self-signed certificate, which is its own authority.
+    fn files(folder: &Path, name: &str) -> ClusterFiles {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        let files = ClusterFiles {
+            authority: folder.join("ca.pem"),
+            certificate: folder.join("engine.pem"),
+            key: folder.join("engine.key"),
+        };
+        std::fs::write(&files.authority, certificate.pem()).unwrap();
+        std::fs::write(&files.certificate, certificate.pem()).unwrap();
+        std::fs::write(&files.key, key.serialize_pem()).unwrap();
+        files
+    }
+
+    #[test]
+    fn a_certificate_of_another_engine_or_cluster_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = engine_name("prod", "engine-1");
+        let files = files(folder.path(), &own);
+        assert!(PeerTls::load(&files, own.clone()).is_ok());
+        for other in [
+            engine_name("prod", "engine-2"),
+            engine_name("test", "engine-1"),
+        ] {
+            let refused = PeerTls::load(&files, other.clone());
+            assert!(
+                matches!(&refused, Err(ClusterError::Name { name, .. }) if *name == other),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = engine_name("prod", "engine-1");
+        let files = files(folder.path(), &own);
+        for path in [&files.authority, &files.certificate, &files.key] {
+            let before = std::fs::read(path).unwrap();
+            std::fs::write(path, "nothing").unwrap();
+            let refused = PeerTls::load(&files, own.clone()).unwrap_err();
+            let expected = path.display().to_string();
+            assert!(refused.to_string().contains(&expected), "{refused}");
+            std::fs::write(path, before).unwrap();
+        }
     }
 }

@@ -11,6 +11,8 @@ mod api;
 #[cfg(test)]
 mod browser;
 #[cfg(test)]
+mod cluster;
+#[cfg(test)]
 mod corpus;
 #[cfg(test)]
 mod document;

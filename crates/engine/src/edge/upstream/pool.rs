@@ -183,6 +183,19 @@ impl<C: ReusableConnection> UpstreamPool<C> {
         Some(connections)
     }
 
+    /// Removes the connections of all tunnels that `is_wanted` selects, to be dropped outside the lock.
+    pub(crate) fn remove_tunnels(
+        &mut self,
+        is_wanted: impl Fn(&TunnelId) -> bool,
+    ) -> Vec<IdleConnections<C>> {
+        let wanted = self.by_tunnel.keys().copied();
+        let wanted: Vec<TunnelId> = wanted.filter(is_wanted).collect();
+        let removed = wanted.into_iter();
+        removed
+            .filter_map(|tunnel| self.remove_tunnel(tunnel))
+            .collect()
+    }
+
     /// Keeps a connection after a complete exchange. The service closes it if it has been idle for
     /// `announced`.
     pub(super) fn keep(&mut self, tunnel: TunnelId, io: C, announced: Option<Duration>) {

@@ -1,0 +1,6 @@
+//! Visitors that reach another engine of the cluster than their tunnel's agent.
+
+mod admission;
+mod failures;
+mod fake_peer;
+mod forwarding;

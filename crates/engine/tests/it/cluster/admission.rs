@@ -1,0 +1,134 @@
+//! Engines that may not connect.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use testing::cluster::{CLUSTER, ClusterAuthority, SERVING, TestCluster};
+use testing::within;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use wire::cluster::{ALPN, ConnectionPurpose, PeerFrame, PeerIdentity, encode_frame};
+
+/// A client with the certificate of an engine, which trusts the authority of `trusted`.
+fn client(trusted: &ClusterAuthority, own: Option<(&ClusterAuthority, &str)>) -> ClientConfig {
+    let client = trusted.ca().client(&[]);
+    let config = ClientConfig::clone(&client);
+    let mut config = match own {
+        None => config,
+        Some((authority, engine)) => {
+            let files = authority.files(engine);
+            let chain = CertificateDer::from_pem_file(&files.certificate).unwrap();
+            let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add(trusted.ca().certificate()).unwrap();
+            ClientConfig::builder_with_provider(daemon::tls::provider())
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(roots)
+                .with_client_auth_cert(vec![chain], key)
+                .unwrap()
+        }
+    };
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config
+}
+
+/// Connects to the serving engine and sends a hello. In TLS 1.3 a client learns only afterwards that
+/// its certificate is refused.
+async fn connect(
+    cluster: &TestCluster,
+    config: ClientConfig,
+    hello: &PeerIdentity,
+) -> io::Result<TlsStream<TcpStream>> {
+    let address = cluster.serving().running().peers_addr().unwrap();
+    let stream = TcpStream::connect(address).await?;
+    let name = engine::cluster::engine_name(CLUSTER, SERVING);
+    let name = ServerName::try_from(name).unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    let mut stream = connector.connect(name, stream).await?;
+    let mut bytes = Vec::new();
+    encode_frame(&PeerFrame::Hello(hello.clone()), &mut bytes).unwrap();
+    stream.write_all(&bytes).await?;
+    stream.flush().await?;
+    Ok(stream)
+}
+
+fn hello(engine: &str) -> PeerIdentity {
+    PeerIdentity {
+        cluster: CLUSTER.to_owned(),
+        engine: engine.to_owned(),
+        instance: "0123456789abcdef0123456789abcdef".to_owned(),
+        purpose: ConnectionPurpose::Control,
+    }
+}
+
+/// True if the engine answers the hello.
+async fn is_accepted(cluster: &TestCluster, config: ClientConfig, hello: &PeerIdentity) -> bool {
+    let talking = async {
+        let mut stream = connect(cluster, config, hello).await?;
+        stream.read_u8().await
+    };
+    // The type of an answer to a hello.
+    matches!(within("answer or end", talking).await, Ok(1))
+}
+
+#[tokio::test]
+async fn only_engines_with_a_certificate_of_the_cluster_connect() {
+    let cluster = TestCluster::start().await;
+    let own = cluster.authority();
+    let other = ClusterAuthority::new();
+    let third = "engine-3";
+    let accepted = client(own, Some((own, third)));
+    assert!(is_accepted(&cluster, accepted, &hello(third)).await);
+    // Of another authority, with the right name.
+    let stranger = client(own, Some((&other, third)));
+    assert!(!is_accepted(&cluster, stranger, &hello(third)).await);
+    // Without a certificate.
+    let anonymous = client(own, None);
+    assert!(!is_accepted(&cluster, anonymous, &hello(third)).await);
+    // With the certificate of another engine.
+    let impostor = client(own, Some((own, third)));
+    assert!(!is_accepted(&cluster, impostor, &hello("engine-4")).await);
+    // With the id of the engine itself.
+    let twin = client(own, Some((own, SERVING)));
+    assert!(!is_accepted(&cluster, twin, &hello(SERVING)).await);
+    // Of another cluster.
+    let elsewhere = PeerIdentity {
+        cluster: "other".to_owned(),
+        ..hello(third)
+    };
+    let config = client(own, Some((own, third)));
+    assert!(!is_accepted(&cluster, config, &elsewhere).await);
+}
+
+#[tokio::test]
+async fn a_data_connection_needs_a_control_connection() {
+    let cluster = TestCluster::start().await;
+    let own = cluster.authority();
+    let data = PeerIdentity {
+        purpose: ConnectionPurpose::Data,
+        ..hello("engine-3")
+    };
+    let config = client(own, Some((own, "engine-3")));
+    let mut stream = connect(&cluster, config, &data).await.unwrap();
+    let end = within("end of the connection", stream.read_u8()).await;
+    assert!(end.is_err(), "{end:?}");
+}
+
+#[tokio::test]
+async fn an_engine_does_not_connect_to_one_of_another_authority() {
+    let cluster = TestCluster::start().await;
+    let other = TestCluster::start().await;
+    let address = other.serving().running().peers_addr().unwrap();
+    cluster.directory().set_peers([(SERVING, address)]);
+    cluster.wait_for_link(false).await;
+    // A link to the engine of its own authority is possible again.
+    let address = cluster.serving().running().peers_addr().unwrap();
+    cluster.directory().set_peers([(SERVING, address)]);
+    cluster.wait_for_link(true).await;
+}

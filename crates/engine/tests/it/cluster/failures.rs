@@ -1,0 +1,129 @@
+//! Engines and tunnels that are lost.
+
+use std::sync::Arc;
+
+use engine::cluster::RemoteTunnel;
+use testing::cluster::{SERVING, TestCluster, VISITED};
+use testing::{Gate, ScriptedUpstream, TestEngine, Upstream, within};
+
+#[tokio::test]
+async fn an_engine_that_dies_within_a_response_resets_the_visitor() {
+    let cluster = TestCluster::start().await;
+    let gate = Gate::new();
+    let upstream = ScriptedUpstream::slow_body(&gate).await;
+    let tunnel = cluster.publish(upstream.addr()).await;
+    let host = tunnel.hostname().to_owned();
+    let mut visitor = cluster.visitor().http1(&host).await;
+    visitor.request("GET", "/", &host, "").await;
+    let head = visitor.head().await;
+    assert_eq!(head.header("content-length"), Some("10"));
+    assert_eq!(visitor.read_exact(5).await.unwrap(), b"first");
+    let (visited, serving) = cluster.into_engines();
+    serving.kill().await;
+    let rest = within("end of the response", visitor.body(head)).await;
+    assert!(!rest.is_complete, "{rest:?}");
+    // A further visitor is asked to try again.
+    let waiting = visited.running().wait_for_peer(SERVING, false);
+    within("end of the link", waiting).await;
+    let answer = visited.visitor().http1(&host).await.get("/", &host).await;
+    assert_eq!(answer.status, 503);
+    assert!(answer.header("retry-after").is_some(), "{answer:?}");
+}
+
+/// A response without a length is complete only if the connection is closed properly, or with its
+/// last chunk.
+#[tokio::test]
+async fn a_truncated_stream_is_never_complete() {
+    let cluster = TestCluster::start().await;
+    for upstream in [
+        ScriptedUpstream::cuts_a_length().await,
+        ScriptedUpstream::cuts_chunks().await,
+    ] {
+        let tunnel = cluster.publish(upstream.addr()).await;
+        let host = tunnel.hostname();
+        let answer = cluster.visitor().http1(host).await.get("/", host).await;
+        assert!(!answer.is_complete, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_reachable_gets_the_same_answer_as_at_its_own_engine() {
+    let cluster = TestCluster::start().await;
+    let closed = testing::ClosedPort::new();
+    let tunnel = cluster.publish(closed.addr()).await;
+    let host = tunnel.hostname();
+    let here = cluster.serving().visitor().http1(host).await;
+    let there = cluster.visitor().http1(host).await;
+    for mut visitor in [here, there] {
+        assert_eq!(visitor.get("/", host).await.status, 502);
+    }
+}
+
+/// The visited engine still has the entry of a tunnel that has gone. The serving engine, whose
+/// directory names the visited one, does not forward it again.
+#[tokio::test]
+async fn a_stream_is_forwarded_once() {
+    let cluster = TestCluster::start().await;
+    let upstream = Upstream::http1().await;
+    let tunnel = cluster.publish(upstream.addr()).await;
+    let host = tunnel.hostname().to_owned();
+    let entry = cluster.entry(&tunnel);
+    let back = RemoteTunnel::new(
+        Arc::clone(entry.view()),
+        entry.identity().clone(),
+        None,
+        None,
+        [VISITED.to_owned()],
+    );
+    let address = cluster.visited().running().peers_addr().unwrap();
+    let directory = cluster.serving_directory();
+    directory.set_peers([(VISITED, address)]);
+    directory.set_name(&host, Some(Arc::new(back)));
+    let running = cluster.serving().running();
+    within("link", running.wait_for_peer(VISITED, true)).await;
+    tunnel.close().await;
+    let mut visitor = cluster.visitor().http1(&host).await;
+    let answer = visitor.get("/", &host).await;
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    assert_eq!(answer.json()["code"], "tunnel_offline");
+}
+
+/// The name is known, and the engine that holds it is not connected.
+#[tokio::test]
+async fn a_tunnel_of_an_engine_that_is_not_connected_is_offline() {
+    let cluster = TestCluster::start().await;
+    let upstream = Upstream::http1().await;
+    let tunnel = cluster.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    cluster.directory().set_peers([]);
+    cluster.wait_for_link(false).await;
+    let answer = cluster.visitor().http1(host).await.get("/", host).await;
+    assert_eq!(answer.status, 503, "{answer:?}");
+    let host = "unknown.t.engine.localhost";
+    let answer = cluster.visitor().http1(host).await.get("/", host).await;
+    assert_eq!(answer.status, 404, "{answer:?}");
+}
+
+/// The requests that are in flight are answered, and the visited engine then connects to no engine.
+#[tokio::test]
+async fn a_draining_engine_completes_forwarded_requests() {
+    let cluster = TestCluster::start().await;
+    let gate = Gate::new();
+    let upstream = ScriptedUpstream::slow_body(&gate).await;
+    let tunnel = cluster.publish(upstream.addr()).await;
+    let host = tunnel.hostname().to_owned();
+    let mut visitor = cluster.visitor().http1(&host).await;
+    visitor.request("GET", "/", &host, "").await;
+    let head = visitor.head().await;
+    let (visited, serving): (TestEngine, TestEngine) = cluster.into_engines();
+    let stopping = tokio::spawn(serving.stop());
+    gate.open();
+    let answer = visitor.body(head).await;
+    assert!(answer.is_complete, "{answer:?}");
+    assert_eq!(answer.text(), "firstlater");
+    drop(visitor);
+    within("end of the engine", stopping).await.unwrap();
+    let waiting = visited.running().wait_for_peer(SERVING, false);
+    within("end of the link", waiting).await;
+}
