@@ -24,4 +24,5 @@ pub(crate) use self::dial::keep_connected;
 pub use self::directory::{ClusterDirectory, PeerAddress, RemoteTunnel};
 pub use self::member::{ClusterError, ClusterMember};
 pub(crate) use self::peers::Cluster;
-pub use self::tls::{ClusterFiles, engine_name};
+pub use self::tls::{ClusterFiles, cluster_domain, engine_name};
+pub use wire::cluster::is_label;

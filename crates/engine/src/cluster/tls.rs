@@ -28,9 +28,14 @@ pub struct ClusterFiles {
     pub key: PathBuf,
 }
 
+/// The domain of the names in the certificates of a cluster. Its authority signs no other names.
+pub fn cluster_domain(cluster: &str) -> String {
+    format!("{cluster}.{DOMAIN}")
+}
+
 /// The name in the certificate of an engine.
 pub fn engine_name(cluster: &str, engine: &str) -> String {
-    format!("{engine}.{cluster}.{DOMAIN}")
+    format!("{engine}.{}", cluster_domain(cluster))
 }
 
 /// The configurations of both sides.

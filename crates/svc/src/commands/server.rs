@@ -3,9 +3,11 @@
 //! A build without the feature `server` is a small agent without the servers' crates. In that build
 //! `absent.rs` replaces this module.
 
+mod cluster;
 mod configuration;
 mod engine;
 mod platform;
+mod signing;
 mod surfaces;
 mod turn;
 pub(crate) mod up;
@@ -27,6 +29,9 @@ pub(crate) enum Command {
     Platform(platform::Args),
     /// Run a TURN relay
     Turn(turn::Args),
+    /// Create the certificates with which the engines of a cluster authenticate each other
+    #[command(subcommand)]
+    Cluster(cluster::Command),
 }
 
 /// Runs a server command. The log filter comes from the server's configuration or from `log`.
@@ -35,6 +40,7 @@ pub(crate) async fn run(command: Command, log: Option<&str>) -> Result<(), Failu
         Command::Engine(args) => Box::pin(engine::run(args, log)).await,
         Command::Platform(args) => platform::run(args, log).await,
         Command::Turn(args) => turn::run(args, log).await,
+        Command::Cluster(command) => cluster::run(&command),
         Command::Up(args) => {
             set_up_logs(Level::Warn, log)?;
             Box::pin(up::run(*args)).await

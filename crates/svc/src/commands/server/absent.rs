@@ -21,6 +21,9 @@ pub(crate) enum Command {
     /// Not in this build
     #[command(hide = true, disable_help_flag = true)]
     Turn(IgnoredArgs),
+    /// Not in this build
+    #[command(hide = true, disable_help_flag = true)]
+    Cluster(IgnoredArgs),
 }
 
 /// Ignored arguments of a missing command.
@@ -38,6 +41,7 @@ pub(crate) async fn run(command: Command, _log: Option<&str>) -> Result<(), Fail
         Command::Engine(_) => "engine",
         Command::Platform(_) => "platform",
         Command::Turn(_) => "turn",
+        Command::Cluster(_) => "cluster",
     };
     let message = format!("this build is the small agent: it has no `svc {name}`");
     Err(Failure::new(Code::NotAvailable, message)

@@ -7,18 +7,16 @@
 //! certificate with an address if its CA has a constraint on addresses.
 
 use std::{
-    fs, io,
     net::{IpAddr, Ipv4Addr},
     path::{Path, PathBuf},
 };
 
-use jiff::{Timestamp, ToSpan, civil::Date, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose,
     GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, SanType,
 };
-use terminal::private;
 
+use crate::commands::server::signing::{cannot_make, issue, read, valid_for, write};
 use crate::failure::Failure;
 
 /// Paths of the certificate files.
@@ -108,21 +106,6 @@ fn authority_params() -> CertificateParams {
     params
 }
 
-/// Signs a certificate for a new key.
-fn issue(
-    params: &CertificateParams,
-    issuer: &Issuer<'static, KeyPair>,
-    cert_file: &Path,
-    key_file: &Path,
-) -> Result<(), Failure> {
-    let key = KeyPair::generate().map_err(cannot_make)?;
-    let cert = params.signed_by(&key, issuer).map_err(cannot_make)?;
-    // The key is written first. A server that reloads in between sees a mismatched pair, and tries
-    // again.
-    write(key_file, &key.serialize_pem())?;
-    write(cert_file, &cert.pem())
-}
-
 fn server_params(host: &str, names: Vec<String>) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name.push(DnType::CommonName, host);
@@ -133,38 +116,6 @@ fn server_params(host: &str, names: Vec<String>) -> Result<CertificateParams, rc
     Ok(params)
 }
 
-/// Sets the validity. It starts yesterday, for clocks that are slightly behind.
-fn valid_for(params: &mut CertificateParams, days: i64) {
-    let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
-    let at = |date: Date| {
-        let month = u8::try_from(date.month()).unwrap_or(1);
-        let day = u8::try_from(date.day()).unwrap_or(1);
-        rcgen::date_time_ymd(date.year().into(), month, day)
-    };
-    params.not_before = at(today.saturating_sub(1.day()));
-    params.not_after = at(today.saturating_add(days.days()));
-}
-
-fn read(path: &Path) -> Result<Option<String>, Failure> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Failure::from_error(
-            &format!("cannot read {}", path.display()),
-            error,
-        )),
-    }
-}
-
-fn write(path: &Path, pem: &str) -> Result<(), Failure> {
-    private::write(path, pem.as_bytes())
-        .map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))
-}
-
-fn cannot_make(error: rcgen::Error) -> Failure {
-    Failure::from_error("cannot create the certificate", error)
-}
-
 /// Ten years, so that users do not have to import it again.
 const AUTHORITY_DAYS: i64 = 3650;
 
@@ -173,7 +124,7 @@ const ENGINE_DAYS: i64 = 397;
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     use rustls::{
         RootCertStore,
