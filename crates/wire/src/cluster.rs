@@ -29,7 +29,7 @@ mod tests;
 pub use frame::{
     EndedTunnels, MAX_ENDED, MAX_FRAME, PeerDecoder, PeerFrame, PeerFrameError, encode_frame,
 };
-pub use header::{ForwardHeader, Forwarding, ForwardingError, MAX_NAME, StreamProtocol};
+pub use header::{ForwardHeader, ForwardedVisitor, ForwardingError, MAX_NAME, StreamProtocol};
 pub use hello::{
     ConnectionPurpose, HelloError, MAX_LABEL, PeerHello, PeerIdentity, VERSION, is_label,
 };

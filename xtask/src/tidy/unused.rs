@@ -12,7 +12,18 @@ const LIBRARIES: &[&str] = &["client", "http1", "testing", "transport", "types",
 
 /// Functions with which tests observe or prepare a state.
 const FOR_TESTS: &[(&str, &[&str])] = &[
-    ("engine", &["replace_keys", "set_revoked", "update_client"]),
+    (
+        "engine",
+        &[
+            "directory_entry",
+            "peers_addr",
+            "replace_keys",
+            "set_revoked",
+            "start_in_cluster",
+            "update_client",
+            "wait_for_peer",
+        ],
+    ),
     ("etcd", &["cut_off"]),
     ("link", &["wait_until_saved"]),
     ("mcp", &["operation_ids"]),

@@ -18,7 +18,7 @@ use transport::permit::Permit;
 use transport::standing::StandingConnection;
 use types::id::ClientId;
 use wire::Kind;
-use wire::cluster::{Forwarding, StreamProtocol};
+use wire::cluster::{ForwardedVisitor, StreamProtocol};
 use wire::pool::Side;
 
 use super::{Agent, AgentInfo, ControlCommand, Purpose, StreamOrigin, TunnelStream};
@@ -52,7 +52,7 @@ impl PeerDemand {
                 return usize::try_from(request.count).unwrap_or(usize::MAX);
             }
         }
-        // Without a handle nobody requests a connection any more.
+        // Without a handle no pool requests a connection any more.
         std::future::pending().await
     }
 }
@@ -158,7 +158,7 @@ pub(super) fn header(
         (None, Some(port)) => format!("tcp:{port}"),
         (None, None) => tunnel.view.id.to_string(),
     };
-    let forwarding = Forwarding {
+    let forwarding = ForwardedVisitor {
         name,
         project: tunnel.project.id.to_string(),
         generation: tunnel.generation,

@@ -13,7 +13,7 @@ use transport::lane::{Budget, Lane, LaneStream, MigratingStream};
 use transport::permit::Permit;
 use transport::rendezvous::MigrateToConnection;
 use transport::standing::{AcceptedStream, FramedStream, StandingConnection};
-use wire::cluster::{ConnectionPurpose, Forwarding, PeerFrame, PeerIdentity, StreamProtocol};
+use wire::cluster::{ConnectionPurpose, ForwardedVisitor, PeerFrame, PeerIdentity, StreamProtocol};
 use wire::lane::{DOWN_LIMIT, MAX_LANES};
 use wire::pool::{Side, StreamOpen};
 
@@ -163,7 +163,7 @@ async fn serve_framed(
     }
     // A drain waits for it.
     let _visit = worker.core.visits.token();
-    match Forwarding::decode(open) {
+    match ForwardedVisitor::decode(open) {
         Ok(forwarding) => relay::serve(open, &forwarding, &mut framed, peer, worker).await,
         Err(error) => framed.reset(Some(wire::Error::invalid_request(error.to_string()))),
     }
@@ -207,7 +207,7 @@ async fn serve_carried(
     peer: &Arc<InboundPeer>,
     worker: &Arc<Worker>,
 ) {
-    let forwarding = match Forwarding::decode(&open) {
+    let forwarding = match ForwardedVisitor::decode(&open) {
         Ok(forwarding) => forwarding,
         Err(error) => {
             return stream.reset(Some(&wire::Error::invalid_request(error.to_string())));

@@ -20,7 +20,7 @@ use transport::rendezvous::MigrateToConnection;
 use transport::standing::FramedStream;
 use transport::{BidirectionalCopy, Stream, TlsStream};
 use types::id::TunnelId;
-use wire::cluster::{Forwarding, StreamProtocol};
+use wire::cluster::{ForwardedVisitor, StreamProtocol};
 use wire::pool::StreamOpen;
 
 use super::peers::InboundPeer;
@@ -98,7 +98,7 @@ impl ForwardedStream for MigratingStream<MigrateToConnection> {
 /// Serves one forwarded stream until it ends.
 pub(super) async fn serve<S: ForwardedStream>(
     open: &StreamOpen,
-    forwarding: &Forwarding,
+    forwarding: &ForwardedVisitor,
     stream: &mut S,
     peer: &Arc<InboundPeer>,
     worker: &Arc<Worker>,
@@ -156,7 +156,7 @@ pub(super) async fn serve<S: ForwardedStream>(
 /// with the settings of this tunnel, so another one with the same name does not replace it.
 fn held_tunnel(
     open: &StreamOpen,
-    forwarding: &Forwarding,
+    forwarding: &ForwardedVisitor,
     core: &Core,
 ) -> Option<Arc<LiveTunnel<Agent>>> {
     // Never by a name, which another tunnel may have by now.
@@ -207,7 +207,7 @@ enum StreamEnd {
 
 async fn copy<S: ForwardedStream>(
     open: &StreamOpen,
-    forwarding: &Forwarding,
+    forwarding: &ForwardedVisitor,
     stream: &mut S,
     service: &mut TunnelStream,
 ) -> StreamEnd {

@@ -11,7 +11,7 @@ use crate::pool::StreamOpen;
 pub const MAX_NAME: usize = 253;
 
 /// The header as it is on the wire, in [`StreamOpen::forward`], which an agent never gets.
-/// [`Forwarding::decode`] checks it.
+/// [`ForwardedVisitor::decode`] checks it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ForwardHeader {
     /// The name by which the visitor reached the tunnel: a host name, or `tcp:` and a port.
@@ -53,7 +53,7 @@ pub enum StreamProtocol {
 
 /// A checked header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forwarding {
+pub struct ForwardedVisitor {
     /// The name by which the visitor reached the tunnel.
     pub name: String,
     /// Id of the tunnel's project.
@@ -84,7 +84,7 @@ pub enum ForwardingError {
     Field(&'static str),
 }
 
-impl Forwarding {
+impl ForwardedVisitor {
     /// The header on the wire, for [`StreamOpen::forward`].
     pub fn encode(&self) -> Vec<u8> {
         let header = ForwardHeader {

@@ -84,7 +84,7 @@ fn a_list_of_tunnels_is_limited() {
 /// The largest header fits into an opening.
 #[test]
 fn the_largest_header_fits_into_an_opening() {
-    let forwarding = Forwarding {
+    let forwarding = ForwardedVisitor {
         name: "n".repeat(MAX_NAME),
         project: "p".repeat(MAX_NAME),
         generation: Some(u64::MAX),
@@ -95,7 +95,7 @@ fn the_largest_header_fits_into_an_opening() {
     };
     let open = opening(&forwarding);
     assert!(prost::Message::encoded_len(&open) <= MAX_OPEN);
-    assert_eq!(Forwarding::decode(&open), Ok(forwarding));
+    assert_eq!(ForwardedVisitor::decode(&open), Ok(forwarding));
 }
 
 #[test]
@@ -104,12 +104,15 @@ fn an_opening_for_an_agent_is_not_forwarded() {
         tunnel_id: "tun_1".to_owned(),
         ..StreamOpen::default()
     };
-    assert_eq!(Forwarding::decode(&open), Err(ForwardingError::Missing));
+    assert_eq!(
+        ForwardedVisitor::decode(&open),
+        Err(ForwardingError::Missing)
+    );
 }
 
 #[test]
 fn a_header_contains_no_control_characters() {
-    let valid = Forwarding {
+    let valid = ForwardedVisitor {
         name: "app.t.engine.test".to_owned(),
         project: "default".to_owned(),
         generation: None,
@@ -119,19 +122,19 @@ fn a_header_contains_no_control_characters() {
         protocol: StreamProtocol::Bytes,
     };
     for name in ["", "a b", "a\nb", "é"] {
-        let header = Forwarding {
+        let header = ForwardedVisitor {
             name: name.to_owned(),
             ..valid.clone()
         };
         assert_eq!(
-            Forwarding::decode(&opening(&header)),
+            ForwardedVisitor::decode(&opening(&header)),
             Err(ForwardingError::Field("name")),
             "{name:?}"
         );
     }
 }
 
-fn opening(forwarding: &Forwarding) -> StreamOpen {
+fn opening(forwarding: &ForwardedVisitor) -> StreamOpen {
     StreamOpen {
         tunnel_id: "tun_01h455vb4pex5vsknk084sn02q".to_owned(),
         stream_id: "0123456789abcdef01234567".to_owned(),
@@ -141,7 +144,7 @@ fn opening(forwarding: &Forwarding) -> StreamOpen {
     }
 }
 
-fn forwarding() -> impl Strategy<Value = Forwarding> {
+fn forwarding() -> impl Strategy<Value = ForwardedVisitor> {
     let protocol = prop_oneof![
         Just(StreamProtocol::Bytes),
         Just(StreamProtocol::Exchanges),
@@ -153,14 +156,16 @@ fn forwarding() -> impl Strategy<Value = Forwarding> {
     let source = (any::<[u8; 4]>(), any::<u16>());
     let flags = (any::<bool>(), any::<Option<u64>>());
     (names, reference, source, flags, protocol).prop_map(
-        |((name, project), reference, source, (is_terminated, generation), protocol)| Forwarding {
-            name,
-            project,
-            generation,
-            source: SocketAddr::from(source),
-            reference,
-            is_terminated,
-            protocol,
+        |((name, project), reference, source, (is_terminated, generation), protocol)| {
+            ForwardedVisitor {
+                name,
+                project,
+                generation,
+                source: SocketAddr::from(source),
+                reference,
+                is_terminated,
+                protocol,
+            }
         },
     )
 }
@@ -193,7 +198,7 @@ fn frame() -> impl Strategy<Value = PeerFrame> {
 proptest! {
     #[test]
     fn a_header_is_read_back(forwarding in forwarding()) {
-        prop_assert_eq!(Forwarding::decode(&opening(&forwarding)), Ok(forwarding));
+        prop_assert_eq!(ForwardedVisitor::decode(&opening(&forwarding)), Ok(forwarding));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Messages between the engines of a cluster.
 
 use wire::cluster::{
-    ConnectionPurpose, Forwarding, MAX_FRAME, MAX_NAME, PeerDecoder, PeerFrame, encode_frame,
+    ConnectionPurpose, ForwardedVisitor, MAX_FRAME, MAX_NAME, PeerDecoder, PeerFrame, encode_frame,
 };
 use wire::pool::StreamOpen;
 
@@ -46,7 +46,7 @@ pub(super) fn check_header(data: &[u8]) {
     let Ok(open) = StreamOpen::decode_payload(data) else {
         return;
     };
-    let Ok(forwarding) = Forwarding::decode(&open) else {
+    let Ok(forwarding) = ForwardedVisitor::decode(&open) else {
         return;
     };
     for name in [&forwarding.name, &forwarding.project] {
@@ -57,5 +57,5 @@ pub(super) fn check_header(data: &[u8]) {
         forward: forwarding.encode(),
         ..open
     };
-    assert_eq!(Forwarding::decode(&again), Ok(forwarding));
+    assert_eq!(ForwardedVisitor::decode(&again), Ok(forwarding));
 }

@@ -18,8 +18,8 @@ use transport::lane::Lane;
 use transport::standing::{AcceptedStream, StandingConnection};
 use transport::{Socket, TlsStream, wrap_server_session};
 use wire::cluster::{
-    ALPN, ConnectionPurpose, Forwarding, PeerDecoder, PeerFrame, PeerIdentity, StreamProtocol,
-    encode_frame,
+    ALPN, ConnectionPurpose, ForwardedVisitor, PeerDecoder, PeerFrame, PeerIdentity,
+    StreamProtocol, encode_frame,
 };
 use wire::pool::{Side, StreamOpen};
 
@@ -154,7 +154,7 @@ async fn the_header_has_the_visitor_and_the_reference_of_the_access_record() {
     let open = peer.next_opening().await;
     assert_eq!(open.tunnel_id, tunnel.online().tunnel_id);
     assert!(open.exchanges);
-    let forwarding = Forwarding::decode(&open).unwrap();
+    let forwarding = ForwardedVisitor::decode(&open).unwrap();
     assert_eq!(forwarding.name, host);
     assert_eq!(forwarding.project, "default");
     assert_eq!(forwarding.generation, Some(7));

@@ -1,4 +1,4 @@
-//! What is forwarded.
+//! Requests, connections and their bytes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
