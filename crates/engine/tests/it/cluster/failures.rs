@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use engine::cluster::RemoteTunnel;
 use testing::cluster::{SERVING, TestCluster, VISITED};
-use testing::{Gate, ScriptedUpstream, TestEngine, Upstream, within};
+use testing::{EventSource, Gate, ScriptedUpstream, Upstream, within};
 
 #[tokio::test]
 async fn an_engine_that_dies_within_a_response_resets_the_visitor() {
     let cluster = TestCluster::start().await;
-    let gate = Gate::new();
-    let upstream = ScriptedUpstream::slow_body(&gate).await;
-    let tunnel = cluster.publish(upstream.addr()).await;
+    let source = EventSource::start().await;
+    let tunnel = cluster.publish(source.upstream.addr()).await;
     let host = tunnel.hostname().to_owned();
     let mut visitor = cluster.visitor().http1(&host).await;
     visitor.request("GET", "/", &host, "").await;
-    let head = visitor.head().await;
-    assert_eq!(head.header("content-length"), Some("10"));
-    assert_eq!(visitor.read_exact(5).await.unwrap(), b"first");
+    assert_eq!(visitor.head().await.status, 200);
+    let event = source.send("one");
+    assert_eq!(visitor.chunk().await.unwrap(), event.as_bytes());
     let (visited, serving) = cluster.into_engines();
     serving.kill().await;
-    let rest = within("end of the response", visitor.body(head)).await;
-    assert!(!rest.is_complete, "{rest:?}");
+    // Not the last chunk.
+    let rest = within("end of the response", visitor.chunk()).await;
+    assert_eq!(rest, None);
     // A further visitor is asked to try again.
     let waiting = visited.running().wait_for_peer(SERVING, false);
     within("end of the link", waiting).await;
@@ -116,14 +116,17 @@ async fn a_draining_engine_completes_forwarded_requests() {
     let mut visitor = cluster.visitor().http1(&host).await;
     visitor.request("GET", "/", &host, "").await;
     let head = visitor.head().await;
-    let (visited, serving): (TestEngine, TestEngine) = cluster.into_engines();
-    let stopping = tokio::spawn(serving.stop());
-    gate.open();
-    let answer = visitor.body(head).await;
+    let (visited, serving) = cluster.into_engines();
+    let finishing = async {
+        // The drain has started.
+        gate.open();
+        let answer = visitor.body(head).await;
+        drop(visitor);
+        answer
+    };
+    let ((), answer) = tokio::join!(serving.stop(), finishing);
     assert!(answer.is_complete, "{answer:?}");
     assert_eq!(answer.text(), "firstlater");
-    drop(visitor);
-    within("end of the engine", stopping).await.unwrap();
     let waiting = visited.running().wait_for_peer(SERVING, false);
     within("end of the link", waiting).await;
 }
