@@ -284,3 +284,112 @@ impl std::fmt::Debug for Cluster {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use rcgen::generate_simple_self_signed;
+
+    use super::super::tls::ClusterFiles;
+    use super::*;
+
+    /// A cluster with one engine.
+    #[derive(Debug)]
+    struct EmptyDirectory;
+
+    impl ClusterDirectory for EmptyDirectory {
+        fn servers(&self, _: &str) -> Option<Arc<RemoteTunnel>> {
+            None
+        }
+
+        fn peers(&self) -> watch::Receiver<Arc<[PeerAddress]>> {
+            watch::channel(Arc::from([])).1
+        }
+
+        fn ports(&self) -> watch::Receiver<Arc<[Arc<RemoteTunnel>]>> {
+            watch::channel(Arc::from([])).1
+        }
+    }
+
+    fn cluster(engine: &str) -> Result<Arc<Cluster>, ClusterError> {
+        let folder = tempfile::tempdir().unwrap();
+        let made = generate_simple_self_signed([engine_name("prod", "engine-1")]).unwrap();
+        let files = ClusterFiles {
+            authority: folder.path().join("ca.pem"),
+            certificate: folder.path().join("engine.pem"),
+            key: folder.path().join("engine.key"),
+        };
+        std::fs::write(&files.authority, made.cert.pem()).unwrap();
+        std::fs::write(&files.certificate, made.cert.pem()).unwrap();
+        std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+        Cluster::new(ClusterMember {
+            cluster: "prod".to_owned(),
+            engine: engine.to_owned(),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            files,
+            directory: Arc::new(EmptyDirectory),
+        })
+    }
+
+    fn process(number: usize) -> PeerIdentity {
+        PeerIdentity {
+            cluster: "prod".to_owned(),
+            engine: "engine-2".to_owned(),
+            instance: format!("{number:032x}"),
+            purpose: ConnectionPurpose::Control,
+        }
+    }
+
+    #[test]
+    fn ids_are_checked() {
+        assert!(cluster("engine-1").is_ok());
+        let refused = cluster("Engine 1");
+        assert!(
+            matches!(refused, Err(ClusterError::Id("engine"))),
+            "{refused:?}"
+        );
+    }
+
+    #[test]
+    fn connected_processes_are_limited() {
+        let cluster = cluster("engine-1").unwrap();
+        assert!(cluster.admit(&process(0)).is_some());
+        // The same process is connected once.
+        assert!(cluster.admit(&process(0)).is_none());
+        for number in 1..128 {
+            assert!(cluster.admit(&process(number)).is_some(), "{number}");
+        }
+        assert!(cluster.admit(&process(128)).is_none());
+        cluster.forget(&process(0));
+        assert!(cluster.admit(&process(128)).is_some());
+    }
+
+    #[test]
+    fn a_data_connection_belongs_to_the_engine_of_its_control_connection() {
+        let cluster = cluster("engine-1").unwrap();
+        assert!(cluster.inbound(&process(0)).is_none());
+        let _peer = cluster.admit(&process(0));
+        assert!(cluster.inbound(&process(0)).is_some());
+        let other = PeerIdentity {
+            engine: "engine-3".to_owned(),
+            ..process(0)
+        };
+        assert!(cluster.inbound(&other).is_none());
+    }
+
+    #[test]
+    fn an_engine_that_is_slow_loses_only_lists_of_ended_tunnels() {
+        let cluster = cluster("engine-1").unwrap();
+        let mut ended = cluster.ended.subscribe();
+        let tunnel = TunnelId::new(1, [2; types::id::RANDOM_BYTES]);
+        cluster.announce_ended(&vec![tunnel; MAX_ENDED + 1]);
+        assert_eq!(ended.try_recv().unwrap().len(), MAX_ENDED);
+        assert_eq!(ended.try_recv().unwrap().len(), 1);
+        for _ in 0..=MAX_ENDED_LISTS {
+            cluster.announce_ended(&[tunnel]);
+        }
+        assert!(ended.try_recv().is_err());
+        assert!(ended.try_recv().is_ok());
+    }
+}

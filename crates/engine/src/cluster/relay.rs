@@ -349,3 +349,73 @@ impl<S: ForwardedStream> AsyncWrite for NearEnd<'_, S> {
         Pin::new(&mut *this.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+    use super::*;
+
+    impl ForwardedStream for DuplexStream {
+        fn abort(&mut self, _: &wire::Error) {}
+
+        fn complete(&mut self) {}
+
+        fn reason(&self) -> Option<wire::Error> {
+            None
+        }
+
+        fn poll_verdict(&mut self, _: &mut Context<'_>) -> Poll<bool> {
+            Poll::Ready(false)
+        }
+    }
+
+    fn near_end(stream: &mut DuplexStream, rules: EndRules) -> NearEnd<'_, DuplexStream> {
+        NearEnd {
+            stream,
+            rules,
+            is_service_over: false,
+            is_closed: false,
+            is_late: false,
+        }
+    }
+
+    /// An agent without the rules of exchanges would leave the service's connection half open.
+    #[tokio::test]
+    async fn the_end_of_exchanges_ends_both_directions() {
+        let (mut engine, mut stream) = duplex(64);
+        let mut near = near_end(&mut stream, EndRules::Exchanges);
+        engine.write_all(b"request").await.unwrap();
+        drop(engine);
+        let mut request = [0; 7];
+        near.read_exact(&mut request).await.unwrap();
+        assert!(near.read(&mut request).await.is_err());
+        assert!(near.is_closed && !near.is_late);
+    }
+
+    /// Such an agent would send a request of the report to the service.
+    #[tokio::test]
+    async fn bytes_after_the_services_end_are_not_sent_to_it() {
+        for (late, is_late) in [(&b"\x05"[..], true), (b"", false)] {
+            let (mut engine, mut stream) = duplex(64);
+            let mut near = near_end(&mut stream, EndRules::Exchanges);
+            near.shutdown().await.unwrap();
+            engine.write_all(late).await.unwrap();
+            drop(engine);
+            assert_eq!(near.read(&mut [0; 8]).await.unwrap(), 0, "{late:?}");
+            assert_eq!(near.is_late, is_late, "{late:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn other_streams_may_end_in_one_direction() {
+        let (mut engine, mut stream) = duplex(64);
+        let mut near = near_end(&mut stream, EndRules::Bytes);
+        near.shutdown().await.unwrap();
+        engine.write_all(b"later").await.unwrap();
+        drop(engine);
+        let mut later = Vec::new();
+        near.read_to_end(&mut later).await.unwrap();
+        assert_eq!(later, b"later");
+    }
+}

@@ -58,7 +58,9 @@ async fn large_bodies_pass_in_both_directions() {
         let mut http1 = cluster.visitor().http1(host).await;
         let head =
             format!("POST /mirror HTTP/1.1\r\nHost: {host}\r\nContent-Length: {LARGE}\r\n\r\n");
-        let answer = http1.exchange(&[head.as_bytes(), &body].concat()).await;
+        let answer = http1
+            .exchange(&[head.as_bytes(), body.as_slice()].concat())
+            .await;
         assert!(answer.is_complete, "{name}");
         assert!(answer.body == body, "{name}");
         for target in [format!("/bytes/{LARGE}"), format!("/chunked/{LARGE}")] {
