@@ -110,6 +110,11 @@ impl RemoteTunnel {
         &self.identity
     }
 
+    /// The link passwords of visitors.
+    pub fn link_passwords(&self) -> Option<&Arc<LinkPasswords>> {
+        self.policy.link_passwords()
+    }
+
     /// Returns true if the other tunnel has the same owner and the same access rules.
     pub(super) fn can_replace(&self, other: &LiveTunnel<Agent>) -> bool {
         self.identity == other.identity && *self.policy == *other.policy
