@@ -151,7 +151,7 @@ impl Core {
         elsewhere.unwrap_or(here)
     }
 
-    /// Any tunnel with this host name, as [`Live::any_tunnel_at`], also at other engines.
+    /// Any tunnel with this host name, as [`TunnelRegistry::any_tunnel_at`], also at other engines.
     pub(crate) fn any_tunnel_at(&self, hostname: &str) -> Option<Arc<LiveTunnel<Agent>>> {
         let here = self.live.any_tunnel_at(hostname);
         here.or_else(
@@ -162,7 +162,7 @@ impl Core {
         )
     }
 
-    /// Another tunnel with the same name, as [`Live::failover_target`]: at another engine, if the
+    /// Another tunnel with the same name, as [`TunnelRegistry::failover_target`]: at another engine, if the
     /// failed one is at another engine.
     pub(crate) fn failover_target(
         &self,

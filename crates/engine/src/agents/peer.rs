@@ -97,6 +97,12 @@ impl Agent {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// For another engine: true while its control connection exists and the engine is not stopping.
+    pub(crate) fn is_open_peer(&self) -> Option<bool> {
+        self.is_peer()
+            .then(|| !self.is_ended() && !self.is_draining())
+    }
+
     /// Ends the forwarding to an engine whose control connection has ended. Streams in use continue
     /// until they end or break.
     pub(crate) fn end_peer(&self) {
@@ -136,13 +142,9 @@ impl TunnelStream {
         Permit::is_of(&self.slot, agent)
     }
 
-    /// For a stream to another engine: true while its control connection exists and the engine is not
-    /// stopping.
-    pub(crate) fn is_at_open_peer(&self) -> Option<bool> {
-        let agent: &Agent = &self.slot;
-        agent
-            .is_peer()
-            .then(|| !agent.is_ended() && !agent.is_draining())
+    /// The agent, or the other engine, that opened the stream.
+    pub(crate) fn agent(&self) -> &Agent {
+        &self.slot
     }
 }
 

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tracing::{debug, info};
 use transport::TlsStream;
@@ -52,18 +52,23 @@ pub(super) async fn control(
         return control.refuse(full).await;
     };
     info!(engine = identity.engine, "another engine connected");
+    // Before the hello: the other engine keeps no connection to a tunnel that ended before it.
+    let ended = cluster.ended.subscribe();
     let hello = PeerFrame::Hello(cluster.identity(ConnectionPurpose::Control));
     if control.send(&hello).await.is_ok() {
-        exchange(&mut control, worker, cluster).await;
+        exchange(&mut control, worker, ended).await;
     }
     cluster.forget(identity);
     peer.over.cancel();
     info!(engine = identity.engine, "another engine disconnected");
 }
 
-async fn exchange(control: &mut ControlStream, worker: &Arc<Worker>, cluster: &Arc<Cluster>) {
+async fn exchange(
+    control: &mut ControlStream,
+    worker: &Arc<Worker>,
+    mut ended: broadcast::Receiver<Arc<[String]>>,
+) {
     let stop = worker.core.agents_stop.clone();
-    let mut ended = cluster.ended.subscribe();
     let mut ping = interval(PING_INTERVAL);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();

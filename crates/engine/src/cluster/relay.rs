@@ -145,9 +145,7 @@ pub(super) async fn serve<S: ForwardedStream>(
     let end = tokio::select! {
         biased;
         end = copy(open, forwarding, stream, &mut service) => end,
-        () = revoked(&tunnel, &worker.core) => {
-            StreamEnd::Service(wire::Error::stream_broke("the tunnel was closed"))
-        }
+        () = revoked(&tunnel, &worker.core) => StreamEnd::Revoked,
     };
     finish(end, open.exchanges, stream, service).await;
 }
@@ -160,9 +158,8 @@ fn held_tunnel(
     core: &Core,
 ) -> Option<Arc<LiveTunnel<Agent>>> {
     // Never by a name, which another tunnel may have by now.
-    let id: TunnelId = open.tunnel_id.parse().ok()?;
+    open.tunnel_id.parse::<TunnelId>().ok()?;
     let tunnel = core.live.find(&forwarding.project, &open.tunnel_id)?;
-    debug_assert_eq!(tunnel.view.id, id);
     let is_published = tunnel.view.properties.publish != Some(false);
     let is_held = is_published && !tunnel.agent.is_revoked() && !core.has_lost_name(&tunnel);
     is_held.then_some(tunnel)
@@ -175,7 +172,9 @@ async fn revoked(tunnel: &LiveTunnel<Agent>, core: &Core) {
         return pending().await;
     }
     let mut changes = core.tokens.changes();
-    while !tunnel.agent.is_revoked() && !tunnel.is_closed_by_caller() {
+    let is_denied =
+        || tunnel.agent.is_revoked() || tunnel.is_closed_by_caller() || core.has_lost_name(tunnel);
+    while !is_denied() {
         if changes.changed().await.is_err() {
             return pending().await;
         }
@@ -203,6 +202,8 @@ enum StreamEnd {
     Visitor(Option<wire::Error>),
     /// The agent aborted the stream, or its connection broke.
     Service(wire::Error),
+    /// The agent or the tunnel may not have visitors any more.
+    Revoked,
 }
 
 async fn copy<S: ForwardedStream>(
@@ -276,6 +277,12 @@ async fn finish<S: ForwardedStream>(
             if exchanges && verdict.await == Ok(true) {
                 service.end_exchange();
             }
+        }
+        // Without a wait: the stream to the agent ends immediately.
+        StreamEnd::Revoked => {
+            let reason = wire::Error::stream_broke("the tunnel was closed");
+            service.reset(&reason);
+            stream.abort(&reason);
         }
     }
 }

@@ -104,7 +104,7 @@ pub struct LiveTunnel<A> {
 }
 
 impl<A> LiveTunnel<A> {
-    /// A tunnel whose agent is at another engine, which is not in the lists of [`Live`]. `recent` is
+    /// A tunnel whose agent is at another engine, which is not in the lists of [`TunnelRegistry`]. `recent` is
     /// what this engine knows of its recent visitors.
     pub(crate) fn at_peer(
         owner: ClientHandle<A>,

@@ -94,9 +94,9 @@ pub(in crate::edge) fn problem_of_refusal(
 /// under the lock, so that [`Core::forget_upstreams`](crate::core::Core::forget_upstreams) finds
 /// every connection that is kept. `announced`: the idle time after which the service closes it.
 pub(crate) fn keep(worker: &Worker, tunnel: TunnelId, io: Http1, announced: Option<Duration>) {
-    let is_at_open_peer = io.io.stream().is_at_open_peer();
     let mut upstreams = worker.upstreams.lock();
-    if is_at_open_peer.unwrap_or_else(|| worker.core.live.is_online(&tunnel)) {
+    let is_open = io.io.stream().agent().is_open_peer();
+    if is_open.unwrap_or_else(|| worker.core.live.is_online(&tunnel)) {
         upstreams.keep(tunnel, io, announced);
     } else {
         // Closing takes a while, so it happens outside the lock.
@@ -189,7 +189,7 @@ async fn open(
     if !http2 {
         return Ok(Connection::Http1(BufferedStream::new(io)));
     }
-    let http2 = http2_handshake::connect(worker, tunnel.view.id, io).await?;
+    let http2 = http2_handshake::connect(worker, tunnel, io).await?;
     Ok(Connection::Http2(http2))
 }
 

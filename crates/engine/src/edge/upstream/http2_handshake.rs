@@ -6,14 +6,15 @@ use std::time::Instant;
 use bytes::Bytes;
 use h2::client::{Builder, Connection};
 use tokio::sync::oneshot;
-use types::id::TunnelId;
 
 use super::connect::ConnectError;
 use super::http2::{Http2, MAX_CONCURRENT_STREAMS, SharedHttp2, StreamLimit, StreamPermit};
 use super::io::UpstreamIo;
 use super::lent_stream::{LentStream, ReturnedStream};
 use super::tls::HANDSHAKE_DEADLINE;
+use crate::agents::Agent;
 use crate::core::Worker;
+use crate::live::LiveTunnel;
 
 /// Window of one response: the bytes in flight on a connection with 50 MB/s and 20 ms.
 const STREAM_WINDOW: u32 = 1024 * 1024;
@@ -25,14 +26,13 @@ const CONNECTION_WINDOW: u32 = 32 * STREAM_WINDOW;
 /// Performs the handshake, and adds the connection to the pool for further requests.
 pub(super) async fn connect(
     worker: &Worker,
-    tunnel: TunnelId,
+    tunnel: &LiveTunnel<Agent>,
     mut io: UpstreamIo,
 ) -> Result<Http2, ConnectError> {
     let load = StreamLimit::unknown();
     let permit = StreamPermit::new(&load);
     let requests = Arc::clone(&load);
     io.stream_mut().share(requests);
-    let is_at_open_peer = io.stream().is_at_open_peer();
     let mut builder = Builder::new();
     builder
         .enable_push(false)
@@ -58,8 +58,10 @@ pub(super) async fn connect(
     };
     let mut upstreams = worker.upstreams.lock();
     // As in `keep`, the check is made under the lock.
-    if is_at_open_peer.unwrap_or_else(|| worker.core.live.is_online(&tunnel)) {
-        upstreams.share(tunnel, shared);
+    let id = tunnel.view.id;
+    let is_open = tunnel.agent.is_open_peer();
+    if is_open.unwrap_or_else(|| worker.core.live.is_online(&id)) {
+        upstreams.share(id, shared);
     }
     drop(upstreams);
     Ok(Http2 {

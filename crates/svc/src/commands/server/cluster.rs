@@ -127,7 +127,7 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
             format!("cannot use {}: {problem}", cert_file.display()),
         )
     };
-    let cluster = cluster_of(&cert).ok_or_else(|| unusable("it is no authority of a cluster"))?;
+    let cluster = cluster_of(&cert).ok_or_else(|| unusable("it is not the authority of a cluster"))?;
     let key = KeyPair::from_pem(&key).map_err(|error| unusable(&error.to_string()))?;
     let issuer = Issuer::from_ca_cert_pem(&cert, key);
     let issuer = issuer.map_err(|error| unusable(&error.to_string()))?;
@@ -200,7 +200,7 @@ fn check_id(of: &str, id: &str) -> Result<(), Failure> {
     if is_label(id) {
         return Ok(());
     }
-    let message = format!("{id:?} is no id of the {of}");
+    let message = format!("{id:?} is not a valid id of the {of}");
     Err(Failure::usage(message)
         .hint("use up to 63 lower-case letters, digits and hyphens, such as `engine-1`"))
 }
