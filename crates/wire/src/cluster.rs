@@ -17,6 +17,7 @@
 //! | 3 | `DRAIN` | none | the sender is stopping: other engines are preferred |
 //! | 4 | `ENDED` | [`EndedTunnels`], 1..=4 KiB | these tunnels are offline at the sender |
 //! | 5 | `REFUSAL` | [`Error`](crate::Error), 1..=1 KiB | the sender closes the connection |
+//! | 6 | `CLOSING` | none | the drain of the sender ends soon: WebSockets are closed |
 //!
 //! An unknown type, or a length outside these limits, ends the connection.
 

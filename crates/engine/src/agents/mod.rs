@@ -110,6 +110,8 @@ pub(crate) struct Agent {
     revoked: AtomicBool,
     /// Another engine that is stopping.
     draining: AtomicBool,
+    /// Another engine: cancelled shortly before the end of its drain.
+    closing: Option<CancellationToken>,
 }
 
 /// The properties of an agent that are known when it connects.
@@ -203,6 +205,7 @@ impl Agent {
                 .map(|_| Lanes::default())
                 .collect(),
             reports_delivery: of.reports_delivery,
+            closing: of.forwards.is_some().then(CancellationToken::new),
             forwards: of.forwards,
             pool_secret: hex::encode(random_bytes::<32>()),
             request_permits: Semaphore::new(ProxyConnReq::MAX_PENDING),

@@ -12,6 +12,7 @@ use std::time::Instant;
 use metrics::Histogram;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use transport::TlsStream;
 use transport::permit::Permit;
@@ -95,6 +96,18 @@ impl Agent {
     /// Returns true for an engine that is stopping.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Closes the WebSockets through an engine whose drain ends soon.
+    pub(crate) fn close_websockets(&self) {
+        if let Some(closing) = &self.closing {
+            closing.cancel();
+        }
+    }
+
+    /// For another engine: cancelled when the WebSockets through it are closed.
+    pub(crate) fn closing(&self) -> Option<CancellationToken> {
+        self.closing.clone()
     }
 
     /// For another engine: true while its control connection exists and the engine is not stopping.

@@ -249,6 +249,7 @@ impl Link {
                                 return LinkEnd::Draining;
                             }
                         }
+                        Ok(Some(PeerFrame::Closing)) => self.agent.close_websockets(),
                         Ok(Some(PeerFrame::Hello(_) | PeerFrame::Refusal(_))) => {
                             return LinkEnd::Failed;
                         }

@@ -72,7 +72,7 @@ async fn exchange(
     let mut ping = interval(PING_INTERVAL);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut heard = Instant::now();
-    let mut is_draining = false;
+    let (mut is_draining, mut is_closing) = (false, false);
     loop {
         // Every branch is cancel safe.
         let frame = tokio::select! {
@@ -96,6 +96,10 @@ async fn exchange(
             () = worker.drain.cancelled(), if !is_draining => {
                 is_draining = true;
                 PeerFrame::Drain
+            }
+            () = worker.closing.cancelled(), if !is_closing => {
+                is_closing = true;
+                PeerFrame::Closing
             }
             () = sleep_until(heard + SILENCE) => return,
             () = stop.cancelled() => return,

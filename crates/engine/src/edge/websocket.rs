@@ -3,7 +3,7 @@
 
 mod frames;
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -28,16 +28,19 @@ pub(in crate::edge) struct DrainEnd {
     to_service: FrameTracker,
     to_visitor: FrameTracker,
     closing: CancellationToken,
+    /// The same of another engine, if the agent is connected to that one.
+    peer_closing: Option<CancellationToken>,
     /// Time for the end of a frame that is being sent and for the Close frames, and again for the
     /// disconnects.
     limit: Duration,
 }
 
 impl DrainEnd {
-    /// WebSockets are closed when `closing` is cancelled, and each step of that takes at most `limit`.
-    /// `to_service` and `to_visitor` are the bytes that were sent after the upgrade.
+    /// WebSockets are closed when `closing` or `peer_closing` is cancelled, and each step of that
+    /// takes at most `limit`. `to_service` and `to_visitor` are the bytes that were sent after the
+    /// upgrade.
     pub(in crate::edge) fn new(
-        closing: CancellationToken,
+        (closing, peer_closing): (CancellationToken, Option<CancellationToken>),
         limit: Duration,
         to_service: &[u8],
         to_visitor: &[u8],
@@ -46,6 +49,7 @@ impl DrainEnd {
             to_service: FrameTracker::after(to_service),
             to_visitor: FrameTracker::after(to_visitor),
             closing,
+            peer_closing,
             limit,
         }
     }
@@ -71,11 +75,20 @@ pub(in crate::edge) async fn pump<A: Stream, B: Stream>(
         biased;
         copied = poll_fn(|cx| conversation.poll(cx, record)) => Some(copied),
         () = end.closing.cancelled() => None,
+        () = cancelled(end.peer_closing.as_ref()) => None,
     };
     match copied {
         Some(copied) => copied,
         // The future is boxed, because few conversations last until then.
         None => Box::pin(conversation.close(record, end.limit)).await,
+    }
+}
+
+/// Ready when the token is cancelled; never without one.
+async fn cancelled(token: Option<&CancellationToken>) {
+    match token {
+        Some(token) => token.cancelled().await,
+        None => pending().await,
     }
 }
 

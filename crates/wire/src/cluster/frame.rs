@@ -23,6 +23,7 @@ const PING: u8 = 2;
 const DRAIN: u8 = 3;
 const ENDED: u8 = 4;
 const REFUSAL: u8 = 5;
+const CLOSING: u8 = 6;
 
 /// A checked frame.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +38,8 @@ pub enum PeerFrame {
     Ended(Vec<String>),
     /// The sender closes the connection, for this reason.
     Refusal(Error),
+    /// The drain of the sender ends soon: WebSockets through it are closed.
+    Closing,
 }
 
 /// Payload of `ENDED`.
@@ -88,6 +91,7 @@ pub fn encode_frame(frame: &PeerFrame, out: &mut Vec<u8>) -> Result<(), PeerFram
             append(ENDED, &ended, out)
         }
         PeerFrame::Refusal(error) => append(REFUSAL, error, out),
+        PeerFrame::Closing => append(CLOSING, &(), out),
     }
 }
 
@@ -109,7 +113,7 @@ fn append(
 fn check_len(kind: u8, len: usize) -> Result<(), PeerFrameError> {
     let limits = match kind {
         HELLO | REFUSAL => 1..=MAX_SMALL,
-        PING | DRAIN => 0..=0,
+        PING | DRAIN | CLOSING => 0..=0,
         ENDED => 1..=MAX_FRAME,
         _ => return Err(PeerFrameError::Type(kind)),
     };
@@ -189,6 +193,7 @@ fn decode(kind: u8, payload: &[u8]) -> Result<PeerFrame, PeerFrameError> {
             PeerFrame::Ended(ended.tunnels)
         }
         REFUSAL => PeerFrame::Refusal(<Error as prost::Message>::decode(payload)?),
+        CLOSING => PeerFrame::Closing,
         _ => return Err(PeerFrameError::Type(kind)),
     })
 }

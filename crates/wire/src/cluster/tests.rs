@@ -190,6 +190,7 @@ fn frame() -> impl Strategy<Value = PeerFrame> {
         hello,
         Just(PeerFrame::Ping),
         Just(PeerFrame::Drain),
+        Just(PeerFrame::Closing),
         ended.prop_map(PeerFrame::Ended),
         "[ -~]{1,200}".prop_map(|text| PeerFrame::Refusal(crate::Error::unauthorized(text))),
     ]

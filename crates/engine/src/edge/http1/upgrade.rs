@@ -86,7 +86,8 @@ pub(in crate::edge) async fn run(
     visitor.io.consume(early.len());
     let is_websocket = request.admitted.upgrade.as_ref();
     let is_websocket = is_websocket.is_some_and(Upgrade::is_websocket);
-    let closing = visitor.worker.closing.clone();
+    let peer_closing = request.admitted.tunnel.agent.closing();
+    let closing = (visitor.worker.closing.clone(), peer_closing);
     let limit = visitor.worker.core.config.timeouts.fixed.websocket_close;
     let end = is_websocket.then(|| DrainEnd::new(closing, limit, &early, upstream.unread()));
     let joined = async {

@@ -418,7 +418,7 @@ pub(in crate::edge) async fn upgrade(
     }
     record.mark_first_byte();
     record.set_status(200);
-    let closing = worker.closing.clone();
+    let closing = (worker.closing.clone(), forward.tunnel.agent.closing());
     let limit = worker.core.config.timeouts.fixed.websocket_close;
     worker.spawn(async move {
         let Ok(mut visitor) = upgraded.await else {

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use engine::cluster::RemoteTunnel;
+use futures_util::StreamExt;
 use testing::cluster::{SERVING, TestCluster, VISITED};
 use testing::{EventSource, Gate, ScriptedUpstream, Upstream, within};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 #[tokio::test]
 async fn an_engine_that_dies_within_a_response_resets_the_visitor() {
@@ -129,4 +132,27 @@ async fn a_draining_engine_completes_forwarded_requests() {
     assert_eq!(answer.text(), "firstlater");
     let waiting = visited.running().wait_for_peer(SERVING, false);
     within("end of the link", waiting).await;
+}
+
+/// The visited engine closes them with Close frames, so that the drain of the other one ends.
+#[tokio::test]
+async fn a_draining_engine_closes_forwarded_websockets() {
+    let short = "timeouts: {drain_seconds: 4, startup_grace_seconds: 0}";
+    let cluster = TestCluster::start_with("", short).await;
+    let upstream = Upstream::websocket().await;
+    let tunnel = cluster.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let stream = cluster.visitor().http1(host).await.into_stream();
+    let opening = tokio_tungstenite::client_async(format!("wss://{host}/"), stream);
+    let (mut socket, _) = within("WebSocket", Box::pin(opening)).await.unwrap();
+    let (_visited, serving) = cluster.into_engines();
+    let stopping = tokio::spawn(serving.stop());
+    let last = within("close frame", socket.next()).await.unwrap().unwrap();
+    let Message::Close(Some(frame)) = last else {
+        panic!("not a close frame: {last:?}");
+    };
+    assert_eq!(frame.code, CloseCode::Away);
+    let next = within("end of the WebSocket", socket.next()).await;
+    assert!(next.is_none(), "{next:?}");
+    within("end of the engine", stopping).await.unwrap();
 }
