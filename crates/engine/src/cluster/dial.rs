@@ -260,7 +260,8 @@ impl Link {
                 // The sender is in this function.
                 Some(is_open) = dialled.recv() => {
                     failures = if is_open { 0 } else { failures + 1 };
-                    if failures >= MAX_FAILURES {
+                    // A process that replaces a stopping engine accepts no connections for it.
+                    if failures >= MAX_FAILURES && !self.agent.is_draining() {
                         return LinkEnd::Unreachable;
                     }
                 }

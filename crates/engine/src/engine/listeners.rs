@@ -84,12 +84,14 @@ impl Listeners {
         }
         for (listener, worker) in self.peers.into_iter().zip(core.workers().iter().cycle()) {
             let at = Arc::clone(worker);
-            worker.spawn(async move {
+            let serving = async move {
                 match TcpListener::from_std(listener) {
                     Ok(listener) => serve_peers(listener, at).await,
                     Err(error) => warn!(%error, "the listener for other engines cannot be used"),
                 }
-            });
+            };
+            // A drain of the visits does not wait for it.
+            core.agents.spawn_on(serving, &worker.runtime);
         }
         for (listener, worker) in self.http.into_iter().zip(core.workers().iter().cycle()) {
             let at = Arc::clone(worker);

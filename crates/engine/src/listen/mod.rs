@@ -40,6 +40,7 @@ pub(crate) use self::tls::{TlsConfigs, check_ciphers};
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,7 @@ pub(crate) async fn serve_tls(listener: TcpListener, worker: Arc<Worker>) {
     if !serves(&worker).await {
         return;
     }
-    accept_loop(&listener, &worker, |stream, peer| {
+    accept_loop(&listener, worker.drain.cancelled(), |stream, peer| {
         let visitor = Arc::clone(&worker);
         worker.spawn(async move {
             if let Some(socket) = admit::admit(stream, peer, &visitor.core).await {
@@ -72,12 +73,20 @@ pub(crate) async fn serve_tls(listener: TcpListener, worker: Arc<Worker>) {
     .await;
 }
 
-/// Accepts other engines of the cluster on one worker, from when this process serves until it drains.
+/// Accepts other engines of the cluster on one worker, from when this process serves until agents are
+/// disconnected: a stream that leaves its lane needs a connection also during a drain. A process that
+/// replaces this one accepts in its place from the start of the drain.
 pub(crate) async fn serve_peers(listener: TcpListener, worker: Arc<Worker>) {
     if !serves(&worker).await {
         return;
     }
-    accept_loop(&listener, &worker, |stream, peer| {
+    let end = async {
+        worker.drain.cancelled().await;
+        if !worker.core.handover.replaced().is_cancelled() {
+            worker.core.agents_stop.cancelled().await;
+        }
+    };
+    accept_loop(&listener, end, |stream, peer| {
         let at = Arc::clone(&worker);
         // These connections outlive the visits, because other engines have visitors as well.
         let serving = async move { crate::cluster::serve_peer(stream, peer, at).await };
@@ -111,21 +120,21 @@ async fn serves(worker: &Worker) -> bool {
     worker.drain.run_until_cancelled(begin).await.is_some()
 }
 
-/// Runs `serve` for each connection and its peer until the engine drains. Accepting is cancel safe.
-/// The task of the caller is one of the visits: `serve` spawns another one before it ends, so a drain
-/// never misses a connection that was accepted.
+/// Runs `serve` for each connection and its peer until `end`, which is the drain for visitors.
+/// Accepting is cancel safe. The task of the caller is one of the visits: `serve` spawns another one
+/// before it ends, so a drain never misses a connection that was accepted.
 async fn accept_loop(
     listener: &TcpListener,
-    worker: &Worker,
+    end: impl Future<Output = ()>,
     serve: impl Fn(TcpStream, SocketAddr),
 ) {
-    let drain = &worker.drain;
+    let mut end = pin!(end);
     let mut last_warning: Option<Instant> = None;
     loop {
         let accepted = tokio::select! {
             // Another process may accept the connections that wait now.
             biased;
-            () = drain.cancelled() => return,
+            () = &mut end => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {

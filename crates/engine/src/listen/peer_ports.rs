@@ -97,7 +97,7 @@ async fn accept(
     cluster: &Arc<Cluster>,
     worker: &Arc<Worker>,
 ) {
-    let accepting = super::accept_loop(listener, worker, |stream, peer| {
+    let accepting = super::accept_loop(listener, worker.drain.cancelled(), |stream, peer| {
         let remote = entry.tunnel.load_full();
         let (cluster, visitor) = (Arc::clone(cluster), Arc::clone(worker));
         worker.spawn(async move {

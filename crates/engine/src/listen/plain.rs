@@ -27,7 +27,7 @@ pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
     if !super::serves(&worker).await {
         return;
     }
-    super::accept_loop(&listener, &worker, |stream, peer| {
+    super::accept_loop(&listener, worker.drain.cancelled(), |stream, peer| {
         let visitor = Arc::clone(&worker);
         worker.spawn(async move {
             if let Some(socket) = super::admit::admit_visitor(stream, peer, &visitor.core).await {

@@ -34,7 +34,7 @@ pub(crate) fn accept_visitors(
 }
 
 async fn accept(listener: &TcpListener, port: &Arc<Port>, worker: &Arc<Worker>) {
-    let accepting = super::accept_loop(listener, worker, |stream, peer| {
+    let accepting = super::accept_loop(listener, worker.drain.cancelled(), |stream, peer| {
         let (tunnel, visitor) = (port.tunnel.load_full(), Arc::clone(worker));
         worker.spawn(async move {
             let admitting = super::admit::admit_visitor(stream, peer, &visitor.core);

@@ -1,13 +1,14 @@
 //! Engines that may not connect.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustls::ClientConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use testing::cluster::{CLUSTER, ClusterAuthority, SERVING, TestCluster};
-use testing::within;
+use testing::{Gate, ScriptedUpstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::client::TlsStream;
@@ -38,14 +39,18 @@ fn client(trusted: &ClusterAuthority, own: Option<(&ClusterAuthority, &str)>) ->
     config
 }
 
+/// The listener of the serving engine.
+fn peers_addr(cluster: &TestCluster) -> SocketAddr {
+    cluster.serving().running().peers_addr().unwrap()
+}
+
 /// Connects to the serving engine and sends a hello. In TLS 1.3 a client learns only afterwards that
 /// its certificate is refused.
 async fn connect(
-    cluster: &TestCluster,
+    address: SocketAddr,
     config: ClientConfig,
     hello: &PeerIdentity,
 ) -> io::Result<TlsStream<TcpStream>> {
-    let address = cluster.serving().running().peers_addr().unwrap();
     let stream = TcpStream::connect(address).await?;
     let name = engine::cluster::engine_name(CLUSTER, SERVING);
     let name = ServerName::try_from(name).unwrap();
@@ -70,7 +75,7 @@ fn hello(engine: &str) -> PeerIdentity {
 /// True if the engine answers the hello.
 async fn is_accepted(cluster: &TestCluster, config: ClientConfig, hello: &PeerIdentity) -> bool {
     let talking = async {
-        let mut stream = connect(cluster, config, hello).await?;
+        let mut stream = connect(peers_addr(cluster), config, hello).await?;
         stream.read_u8().await
     };
     // The type of an answer to a hello.
@@ -116,7 +121,7 @@ async fn a_data_connection_needs_a_control_connection() {
         ..hello("engine-3")
     };
     let config = client(own, Some((own, "engine-3")));
-    let mut stream = connect(&cluster, config, &data).await.unwrap();
+    let mut stream = connect(peers_addr(&cluster), config, &data).await.unwrap();
     let end = within("end of the connection", stream.read_u8()).await;
     assert!(end.is_err(), "{end:?}");
 }
@@ -137,4 +142,53 @@ async fn an_engine_does_not_connect_to_one_of_another_authority() {
         let accepted = within("handshake", acceptor.accept(stream)).await;
         assert_eq!(accepted.is_ok(), is_trusted, "{:?}", accepted.err());
     }
+}
+
+/// A stream that leaves its lane during the drain needs one.
+#[tokio::test]
+async fn a_draining_engine_accepts_data_connections() {
+    let cluster = TestCluster::start().await;
+    let gate = Gate::new();
+    let upstream = ScriptedUpstream::slow_body(&gate).await;
+    let tunnel = cluster.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = cluster.visitor().http1(host).await;
+    visitor.request("GET", "/", host, "").await;
+    let head = visitor.head().await;
+
+    let (own, third) = (cluster.authority(), "engine-3");
+    let config = client(own, Some((own, third)));
+    let address = peers_addr(&cluster);
+    let accepted = connect(address, config.clone(), &hello(third)).await;
+    let mut control = accepted.unwrap();
+    let (_visited, serving) = cluster.into_engines();
+    // A HELLO is read first, so that the connection is one of the engine's before it drains.
+    read_until(&mut control, 1).await;
+    let stopping = tokio::spawn(serving.stop());
+    read_until(&mut control, 3).await;
+    let data = PeerIdentity {
+        purpose: ConnectionPurpose::Data,
+        ..hello(third)
+    };
+    let accepted = within("connection", connect(address, config, &data)).await;
+    assert!(accepted.is_ok(), "{:?}", accepted.err());
+    gate.open();
+    assert!(visitor.body(head).await.is_complete);
+    drop(visitor);
+    within("end of the engine", stopping).await.unwrap();
+}
+
+/// Reads frames until one has this type.
+async fn read_until(control: &mut TlsStream<TcpStream>, kind: u32) {
+    let reading = async {
+        loop {
+            let head = control.read_u32().await.unwrap();
+            let mut payload = vec![0; usize::try_from(head & 0x00ff_ffff).unwrap()];
+            control.read_exact(&mut payload).await.unwrap();
+            if head >> 24 == kind {
+                return;
+            }
+        }
+    };
+    within("frame", reading).await;
 }
