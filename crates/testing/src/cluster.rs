@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use types::tunnel::Protocol;
 
-use crate::{TestCa, TestEngine, TestTunnel, Visitor, within};
+use crate::{FakePlatform, TestCa, TestEngine, TestTunnel, Visitor, within};
 
 /// Id of the clusters of tests.
 pub const CLUSTER: &str = "tests";
@@ -24,6 +24,9 @@ pub const VISITED: &str = "engine-1";
 
 /// Id of the engine that agents connect to.
 pub const SERVING: &str = "engine-2";
+
+/// Address of the engine that visitors reach.
+const VISITED_IP: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Project of community engines.
 const PROJECT: &str = "default";
@@ -63,13 +66,10 @@ impl TestCluster {
     /// YAML.
     pub async fn start_with(of_visited: &str, of_serving: &str) -> Self {
         let authority = ClusterAuthority::new();
-        let elsewhere = Ipv4Addr::new(127, 0, 0, 2);
         let (member, serving_directory) = authority.member(SERVING);
         let serving = TestEngine::member(Ipv4Addr::LOCALHOST, of_serving, member).await;
         let (member, directory) = authority.member(VISITED);
-        let visited = TestEngine::member(elsewhere, of_visited, member).await;
-        let address = serving.running().peers_addr();
-        directory.set_peers([(SERVING, address.expect("a member of a cluster"))]);
+        let visited = TestEngine::member(VISITED_IP, of_visited, member).await;
         let cluster = Self {
             visited,
             serving,
@@ -77,8 +77,34 @@ impl TestCluster {
             directory,
             serving_directory,
         };
-        cluster.wait_for_link(true).await;
+        cluster.link().await;
         cluster
+    }
+
+    /// As [`Self::start`], with managed engines that follow a platform.
+    pub async fn managed(platform: &FakePlatform) -> Self {
+        let authority = ClusterAuthority::new();
+        let (member, serving_directory) = authority.member(SERVING);
+        let serving = TestEngine::managed_member(Ipv4Addr::LOCALHOST, platform, member).await;
+        let (member, directory) = authority.member(VISITED);
+        let visited = TestEngine::managed_member(VISITED_IP, platform, member).await;
+        let cluster = Self {
+            visited,
+            serving,
+            authority,
+            directory,
+            serving_directory,
+        };
+        cluster.link().await;
+        cluster
+    }
+
+    /// Connects the visited engine to the serving one.
+    async fn link(&self) {
+        let address = self.serving.running().peers_addr();
+        let address = address.expect("a member of a cluster");
+        self.directory.set_peers([(SERVING, address)]);
+        self.wait_for_link(true).await;
     }
 
     /// Waits until the visited engine is connected to the serving one, or no longer connected.

@@ -116,8 +116,9 @@ impl TestEngine {
         sections: &str,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let fixed = FixedTimeouts::default();
-        Self::launch_managed(platform, data_dir, sections, (&[], fixed), clock).await
+        let settings: (&[(&str, &str)], _) = (&[], FixedTimeouts::default());
+        let place = Place::default();
+        Self::launch_managed(platform, data_dir, sections, settings, clock, place).await
     }
 
     /// As [`Self::managed_with`], with another clock and the time limits of
@@ -127,7 +128,9 @@ impl TestEngine {
         sections: &str,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let engine = Self::launch_managed(platform, None, sections, (&[], UNHURRIED), clock).await;
+        let settings: (&[(&str, &str)], _) = (&[], UNHURRIED);
+        let place = Place::default();
+        let engine = Self::launch_managed(platform, None, sections, settings, clock, place).await;
         engine.wait_for_changes().await;
         engine
     }
@@ -140,7 +143,26 @@ impl TestEngine {
     ) -> Self {
         let clock = Arc::new(SystemClock);
         let settings = (variables, FixedTimeouts::default());
-        let engine = Self::launch_managed(platform, None, sections, settings, clock).await;
+        let place = Place::default();
+        let engine = Self::launch_managed(platform, None, sections, settings, clock, place).await;
+        engine.wait_for_changes().await;
+        engine
+    }
+
+    /// As [`Self::managed`], as a member of a cluster, on an address of the loopback network.
+    pub(crate) async fn managed_member(
+        ip: Ipv4Addr,
+        platform: &FakePlatform,
+        member: ClusterMember,
+    ) -> Self {
+        let place = Place {
+            ip,
+            member: Some(member),
+            ..Place::default()
+        };
+        let settings: (&[(&str, &str)], _) = (&[], FixedTimeouts::default());
+        let clock = Arc::new(SystemClock);
+        let engine = Self::launch_managed(platform, None, "", settings, clock, place).await;
         engine.wait_for_changes().await;
         engine
     }
@@ -151,6 +173,7 @@ impl TestEngine {
         sections: &str,
         settings: (&[(&str, &str)], FixedTimeouts),
         clock: Arc<dyn Clock>,
+        place: Place,
     ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let token = directory.path().join("enrolment-token");
@@ -164,7 +187,7 @@ impl TestEngine {
         );
         let place = Place {
             followed: Some((platform.clone(), directory)),
-            ..Place::default()
+            ..place
         };
         Self::launch(&control_plane, sections, settings, clock, place).await
     }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use client::{Properties, Target};
 use engine::cluster::RemoteTunnel;
 use futures_util::StreamExt;
 use testing::cluster::{SERVING, TestCluster, VISITED};
-use testing::{EventSource, Gate, ScriptedUpstream, Upstream, within};
+use testing::{EventSource, FakePlatform, Gate, ScriptedUpstream, TestTunnel, Upstream, within};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
@@ -155,4 +156,32 @@ async fn a_draining_engine_closes_forwarded_websockets() {
     let next = within("end of the WebSocket", socket.next()).await;
     assert!(next.is_none(), "{next:?}");
     within("end of the engine", stopping).await.unwrap();
+}
+
+/// The serving engine ends them, because the visited one does not know the agent's credential.
+#[tokio::test]
+async fn forwarded_streams_end_with_the_credential_of_their_agent() {
+    let endpoint = "aaaaaaaa";
+    let platform = FakePlatform::start().await;
+    let project = platform.add_project(endpoint);
+    platform.add_member("usr_ann", &[endpoint]);
+    let (credential, token) = platform.add_pat("usr_ann");
+    let cluster = TestCluster::managed(&platform).await;
+    let source = EventSource::start().await;
+    let agent = cluster.serving().agent_at(endpoint, &token).await;
+    let target: Target = source.upstream.addr().to_string().parse().unwrap();
+    let tunnel = TestTunnel::open(agent, Properties::http(), target).await;
+    let host = tunnel.hostname();
+    let running = cluster.serving().running();
+    let entry = running.directory_entry(&project.id, &tunnel.online().tunnel_id, None);
+    let entry = entry.expect("the tunnel is online");
+    cluster.directory().set_name(host, Some(Arc::new(entry)));
+    let mut visitor = cluster.visitor().http1(host).await;
+    visitor.request("GET", "/", host, "").await;
+    assert_eq!(visitor.head().await.status, 200);
+    let event = source.send("one");
+    assert_eq!(visitor.chunk().await.unwrap(), event.as_bytes());
+    platform.revoke(&credential);
+    let rest = within("end of the response", visitor.chunk()).await;
+    assert_eq!(rest, None);
 }
