@@ -127,7 +127,8 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
             format!("cannot use {}: {problem}", cert_file.display()),
         )
     };
-    let cluster = cluster_of(&cert).ok_or_else(|| unusable("it is not the authority of a cluster"))?;
+    let cluster =
+        cluster_of(&cert).ok_or_else(|| unusable("it is not the authority of a cluster"))?;
     let key = KeyPair::from_pem(&key).map_err(|error| unusable(&error.to_string()))?;
     let issuer = Issuer::from_ca_cert_pem(&cert, key);
     let issuer = issuer.map_err(|error| unusable(&error.to_string()))?;
