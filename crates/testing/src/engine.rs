@@ -37,14 +37,14 @@ pub struct TestEngine {
 }
 
 /// The surroundings of an engine.
-struct Place {
+struct EngineSetup {
     ip: Ipv4Addr,
     /// The platform, and the directory with its token.
     followed: Option<(FakePlatform, TempDir)>,
     member: Option<ClusterMember>,
 }
 
-impl Default for Place {
+impl Default for EngineSetup {
     fn default() -> Self {
         Self {
             ip: Ipv4Addr::LOCALHOST,
@@ -73,7 +73,14 @@ impl TestEngine {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let settings = (variables, FixedTimeouts::default());
-        Self::launch(&community(), sections, settings, clock, Place::default()).await
+        Self::launch(
+            &community(),
+            sections,
+            settings,
+            clock,
+            EngineSetup::default(),
+        )
+        .await
     }
 
     /// As [`Self::start_with`], with time limits that an interrupted test process does not exceed,
@@ -81,19 +88,26 @@ impl TestEngine {
     pub async fn start_unhurried(sections: &str) -> Self {
         let clock = Arc::new(SystemClock);
         let settings: (&[(&str, &str)], _) = (&[], UNHURRIED);
-        Self::launch(&community(), sections, settings, clock, Place::default()).await
+        Self::launch(
+            &community(),
+            sections,
+            settings,
+            clock,
+            EngineSetup::default(),
+        )
+        .await
     }
 
     /// Starts a community engine as a member of a cluster, on an address of the loopback network.
     pub(crate) async fn member(ip: Ipv4Addr, sections: &str, member: ClusterMember) -> Self {
-        let place = Place {
+        let setup = EngineSetup {
             ip,
             member: Some(member),
-            ..Place::default()
+            ..EngineSetup::default()
         };
         let settings: (&[(&str, &str)], _) = (&[], FixedTimeouts::default());
         let clock = Arc::new(SystemClock);
-        Self::launch(&community(), sections, settings, clock, place).await
+        Self::launch(&community(), sections, settings, clock, setup).await
     }
 
     /// Starts a managed engine, and waits until it has the platform's state.
@@ -117,8 +131,8 @@ impl TestEngine {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let settings: (&[(&str, &str)], _) = (&[], FixedTimeouts::default());
-        let place = Place::default();
-        Self::launch_managed(platform, data_dir, sections, settings, clock, place).await
+        let setup = EngineSetup::default();
+        Self::launch_managed(platform, data_dir, sections, settings, clock, setup).await
     }
 
     /// As [`Self::managed_with`], with another clock and the time limits of
@@ -129,8 +143,8 @@ impl TestEngine {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let settings: (&[(&str, &str)], _) = (&[], UNHURRIED);
-        let place = Place::default();
-        let engine = Self::launch_managed(platform, None, sections, settings, clock, place).await;
+        let setup = EngineSetup::default();
+        let engine = Self::launch_managed(platform, None, sections, settings, clock, setup).await;
         engine.wait_for_changes().await;
         engine
     }
@@ -143,8 +157,8 @@ impl TestEngine {
     ) -> Self {
         let clock = Arc::new(SystemClock);
         let settings = (variables, FixedTimeouts::default());
-        let place = Place::default();
-        let engine = Self::launch_managed(platform, None, sections, settings, clock, place).await;
+        let setup = EngineSetup::default();
+        let engine = Self::launch_managed(platform, None, sections, settings, clock, setup).await;
         engine.wait_for_changes().await;
         engine
     }
@@ -155,14 +169,14 @@ impl TestEngine {
         platform: &FakePlatform,
         member: ClusterMember,
     ) -> Self {
-        let place = Place {
+        let setup = EngineSetup {
             ip,
             member: Some(member),
-            ..Place::default()
+            ..EngineSetup::default()
         };
         let settings: (&[(&str, &str)], _) = (&[], FixedTimeouts::default());
         let clock = Arc::new(SystemClock);
-        let engine = Self::launch_managed(platform, None, "", settings, clock, place).await;
+        let engine = Self::launch_managed(platform, None, "", settings, clock, setup).await;
         engine.wait_for_changes().await;
         engine
     }
@@ -173,7 +187,7 @@ impl TestEngine {
         sections: &str,
         settings: (&[(&str, &str)], FixedTimeouts),
         clock: Arc<dyn Clock>,
-        place: Place,
+        setup: EngineSetup,
     ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let token = directory.path().join("enrolment-token");
@@ -185,11 +199,11 @@ impl TestEngine {
             token.display(),
             data_dir.unwrap_or(&own).display(),
         );
-        let place = Place {
+        let setup = EngineSetup {
             followed: Some((platform.clone(), directory)),
-            ..place
+            ..setup
         };
-        Self::launch(&control_plane, sections, settings, clock, place).await
+        Self::launch(&control_plane, sections, settings, clock, setup).await
     }
 
     async fn launch(
@@ -197,13 +211,13 @@ impl TestEngine {
         sections: &str,
         (variables, fixed): (&[(&str, &str)], FixedTimeouts),
         clock: Arc<dyn Clock>,
-        place: Place,
+        setup: EngineSetup,
     ) -> Self {
-        let Place {
+        let EngineSetup {
             ip,
             followed,
             member,
-        } = place;
+        } = setup;
         let (platform, directory) = followed.unzip();
         let directory = directory.unwrap_or_else(|| tempfile::tempdir().expect("a directory"));
         let ca = TestCa::new();

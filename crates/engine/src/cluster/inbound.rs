@@ -121,7 +121,7 @@ pub(super) async fn data(
         debug!("a data connection of an engine without a control connection");
         return;
     };
-    let Some(_place) = Permit::try_take(&peer.connections, MAX_CONNECTIONS) else {
+    let Some(_permit) = Permit::try_take(&peer.connections, MAX_CONNECTIONS) else {
         return;
     };
     let mut standing = StandingConnection::new(stream, Side::Agent);

@@ -103,7 +103,7 @@ pub(super) async fn serve<S: ForwardedStream>(
     peer: &Arc<InboundPeer>,
     worker: &Arc<Worker>,
 ) {
-    let Some(_place) = Permit::try_take(&peer.streams, MAX_STREAMS) else {
+    let Some(_permit) = Permit::try_take(&peer.streams, MAX_STREAMS) else {
         let full = wire::Error::capacity_exhausted("too many streams are forwarded");
         return stream.abort(&full);
     };
