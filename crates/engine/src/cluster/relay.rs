@@ -167,10 +167,6 @@ fn held_tunnel(
 
 /// Ready when the agent or the tunnel may not have visitors any more.
 async fn revoked(tunnel: &LiveTunnel<Agent>, core: &Core) {
-    // As for visitors of this engine: nothing is revoked without a platform.
-    if core.tenancy.directory().is_none() {
-        return pending().await;
-    }
     let mut changes = core.tokens.changes();
     let is_denied =
         || tunnel.agent.is_revoked() || tunnel.is_closed_by_caller() || core.has_lost_name(tunnel);
