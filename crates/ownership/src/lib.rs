@@ -11,12 +11,14 @@
 //! one name for different owners.
 
 mod decide;
+mod entry;
 mod hold;
 mod name;
 mod tenure;
 mod view;
 
 pub use decide::{Claimant, Decision, Refusal, decide};
+pub use entry::Entry;
 pub use hold::{EngineId, Generation, Hold, Owner};
 pub use name::Name;
 pub use tenure::Tenure;

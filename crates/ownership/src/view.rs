@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::entry::Entry;
 use crate::hold::{EngineId, Generation, Hold, Owner};
 use crate::name::Name;
 
@@ -28,6 +29,8 @@ pub struct Server {
     pub owner: Owner,
     /// The generation of its hold.
     pub generation: Generation,
+    /// The entry of its tunnel, if the engine has written one.
+    pub entry: Option<Entry>,
 }
 
 /// A change of the store.
@@ -41,6 +44,10 @@ pub enum Change {
     Hold(Name, Hold),
     /// A hold was removed, or its lease has ended.
     HoldEnd(Name, EngineId),
+    /// The entry of a tunnel was written.
+    Entry(Name, EngineId, Entry),
+    /// The entry of a tunnel was removed, or its lease has ended.
+    EntryEnd(Name, EngineId),
 }
 
 /// Numbers of names by their state.
@@ -59,6 +66,8 @@ pub struct NameCounts {
 pub struct View {
     revision: u64,
     names: HashMap<Name, Holders>,
+    /// Few names have entries of several engines.
+    entries: HashMap<Name, Vec<(EngineId, Entry)>>,
     engines: HashMap<EngineId, Engine>,
     /// One text for each owner, however many names it has.
     owners: HashSet<Owner>,
@@ -111,7 +120,21 @@ impl View {
             }
             Change::Hold(name, hold) => self.insert(name, hold),
             Change::HoldEnd(name, engine) => self.remove(&name, engine, revision),
+            Change::Entry(name, engine, entry) => self.insert_entry(name, engine, entry),
+            Change::EntryEnd(name, engine) => self.remove_entry(&name, engine, revision),
         }
+    }
+
+    /// The record of an engine.
+    pub fn engine(&self, id: EngineId) -> Option<&Engine> {
+        self.engines.get(&id)
+    }
+
+    /// The entry of a tunnel at an engine, whether the engine has an agent with the name or not.
+    pub fn entry(&self, name: &Name, engine: EngineId) -> Option<&Entry> {
+        let mut entries = self.entries.get(name)?.iter();
+        let found = entries.find(|(known, _)| *known == engine);
+        found.map(|(_, entry)| entry)
     }
 
     /// All holds of a name.
@@ -130,6 +153,7 @@ impl View {
                     engine,
                     owner: hold.owner.clone(),
                     generation: hold.generation,
+                    entry: self.entry(name, hold.engine).cloned(),
                 })
             })
             .collect()
@@ -188,6 +212,28 @@ impl View {
         };
         if is_empty {
             self.names.remove(name);
+        }
+    }
+
+    fn insert_entry(&mut self, name: Name, engine: EngineId, entry: Entry) {
+        let entries = self.entries.entry(name).or_default();
+        match entries.iter_mut().find(|(known, _)| *known == engine) {
+            Some((_, old)) if old.revision < entry.revision => *old = entry,
+            Some(_) => {}
+            None => {
+                entries.reserve_exact(1);
+                entries.push((engine, entry));
+            }
+        }
+    }
+
+    fn remove_entry(&mut self, name: &Name, engine: EngineId, revision: u64) {
+        let Some(entries) = self.entries.get_mut(name) else {
+            return;
+        };
+        entries.retain(|(known, entry)| *known != engine || entry.revision > Generation(revision));
+        if entries.is_empty() {
+            self.entries.remove(name);
         }
     }
 

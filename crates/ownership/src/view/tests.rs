@@ -97,3 +97,46 @@ fn texts_of_owners_without_names_are_dropped() {
     }
     assert!(view.owners.len() <= MIN_OWNERS, "{}", view.owners.len());
 }
+
+#[test]
+fn a_server_has_the_newest_entry_of_its_engine() {
+    let (mut view, name) = (View::default(), Name::of_host("a"));
+    let entry = |revision: u64| Entry {
+        revision: Generation(revision),
+        value: vec![b'a'; usize::try_from(revision).unwrap()].into(),
+    };
+    let values = |view: &View| -> Vec<Option<u64>> {
+        let servers = view.servers(&name).into_iter();
+        let revision = |entry: Entry| entry.revision.0;
+        servers.map(|server| server.entry.map(revision)).collect()
+    };
+    view.apply(Change::Engine(HERE, engine("here:1")), 1);
+    view.apply(Change::Engine(THERE, engine("there:1")), 1);
+    view.apply(Change::Entry(name.clone(), HERE, entry(2)), 2);
+    assert!(values(&view).is_empty(), "the engine has no agent");
+    view.apply(Change::Hold(name.clone(), hold(HERE, 3)), 3);
+    view.apply(Change::Hold(name.clone(), hold(THERE, 3)), 3);
+    assert_eq!(values(&view), [Some(2), None]);
+    view.apply(Change::Entry(name.clone(), THERE, entry(5)), 5);
+    view.apply(Change::Entry(name.clone(), THERE, entry(4)), 4);
+    assert_eq!(values(&view), [Some(2), Some(5)], "an older change");
+    view.apply(Change::EntryEnd(name.clone(), THERE), 4);
+    assert_eq!(values(&view), [Some(2), Some(5)], "an older change");
+    view.apply(Change::EntryEnd(name.clone(), HERE), 6);
+    view.apply(Change::EntryEnd(name.clone(), THERE), 6);
+    assert_eq!(values(&view), [None, None]);
+    assert!(view.entry(&name, HERE).is_none());
+}
+
+/// The value may contain hashes of passwords.
+#[test]
+fn the_value_of_an_entry_is_not_printed() {
+    let entry = Entry {
+        revision: Generation(1),
+        value: b"hidden"[..].into(),
+    };
+    // `h` is 104.
+    for text in ["hidden", "104"] {
+        assert!(!format!("{entry:?}").contains(text), "{entry:?}");
+    }
+}
