@@ -10,15 +10,21 @@ use crate::clock;
 use crate::error::StoreError;
 use crate::membership::Membership;
 use crate::proto::TxnRequest;
-use crate::state::{ClaimLoss, OwnedName, State};
+use crate::records::MAX_ENTRY_BYTES;
+use crate::state::{OwnedName, SharedClaim, State};
 
 /// The right of an agent to its names. When it is dropped, and no other agent of the engine has a
 /// claim, the names are parked: they are held for their owner for the hold time.
 pub struct Claim {
     membership: Arc<Membership>,
     names: Vec<Name>,
-    loss: Arc<ClaimLoss>,
+    shared: Arc<SharedClaim>,
 }
+
+/// The entry of a tunnel has more than [`MAX_ENTRY_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the settings of the tunnel have more than {MAX_ENTRY_BYTES} bytes")]
+pub struct EntryTooLarge;
 
 /// Reasons why a claim is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,7 +57,22 @@ impl ClaimError {
 impl Claim {
     /// Calls `action` once when the owner has moved to another engine; now, if it already has.
     pub fn on_loss(&self, action: impl FnOnce() + Send + 'static) {
-        self.loss.on_loss(action);
+        self.shared.on_loss(action);
+    }
+
+    /// Writes the settings of the tunnel for the other engines, at its host name, until the claim
+    /// ends. A failure of the store delays it.
+    ///
+    /// # Errors
+    /// [`EntryTooLarge`]: nothing is written.
+    pub fn publish_entry(&self, value: Vec<u8>) -> Result<(), EntryTooLarge> {
+        if value.len() > MAX_ENTRY_BYTES {
+            return Err(EntryTooLarge);
+        }
+        self.shared.set_entry(value.into());
+        self.membership.state.lock().note_unwritten(&self.names);
+        self.membership.entries.notify_one();
+        Ok(())
     }
 }
 
@@ -71,13 +92,18 @@ impl Drop for Claim {
                 continue;
             };
             let before = owned.claims.len();
-            owned.claims.retain(|other| !Arc::ptr_eq(other, &self.loss));
+            owned
+                .claims
+                .retain(|other| !Arc::ptr_eq(other, &self.shared));
             if owned.claims.is_empty() && before > 0 {
                 state.unclaimed.insert(name.clone());
             }
         }
+        // The entry is that of another tunnel from now on.
+        state.note_unwritten(&self.names);
         drop(state);
         self.membership.parking.notify_one();
+        self.membership.entries.notify_one();
     }
 }
 
@@ -170,6 +196,8 @@ impl Membership {
                     if let Some(owned) = state.owned.get_mut(&name) {
                         owned.generation = Some(generation);
                     }
+                    state.forget_entry(&name);
+                    self.entries.notify_one();
                     return Ok(());
                 }
                 Outcome::Changed(holds) => current = Some(holds),
@@ -244,10 +272,10 @@ impl Membership {
             request
                 .success
                 .push(keys.put_hold(name, claimant, true, lease));
-            let displaced = plan.displaced.iter().flatten();
-            request
-                .success
-                .extend(displaced.map(|engine| keys.remove_hold(name, *engine)));
+            for engine in plan.displaced.iter().flatten() {
+                request.success.push(keys.remove_hold(name, *engine));
+                request.success.push(keys.remove_entry(name, *engine));
+            }
             request.failure.push(keys.read_holds(name));
         }
         let answer = self.client.transaction(request).await;
@@ -299,7 +327,7 @@ impl Membership {
             };
             generations.push(own.generation);
         }
-        let loss = Arc::<ClaimLoss>::default();
+        let shared = Arc::<SharedClaim>::default();
         for (name, generation) in names.iter().zip(generations) {
             state.unclaimed.remove(name);
             let owned = state.owned.entry(name.clone());
@@ -307,16 +335,17 @@ impl Membership {
                 claimant: claimant.clone(),
                 generation: None,
                 claims: Vec::new(),
+                written: None,
             });
             owned.claimant = claimant.clone();
             owned.generation = Some(generation);
-            owned.claims.push(Arc::clone(&loss));
+            owned.claims.push(Arc::clone(&shared));
         }
         drop(state);
         Ok(Claim {
             membership: Arc::clone(self),
             names,
-            loss,
+            shared,
         })
     }
 }
@@ -343,10 +372,10 @@ fn update_view(state: &mut State, names: &[Name], current: CurrentHolds) {
         let gone: Vec<EngineId> = known.filter(is_gone).collect();
         for engine in gone {
             let end = Change::HoldEnd(name.clone(), engine);
-            state.view.apply(end, revision);
+            state.change_view(end, revision);
         }
         for hold in holds {
-            state.view.apply(Change::Hold(name.clone(), hold), revision);
+            state.change_view(Change::Hold(name.clone(), hold), revision);
         }
     }
 }
@@ -365,10 +394,10 @@ fn record(state: &mut State, claimant: &Claimant, plans: &[NamePlan], generation
             is_shared: claimant.shares,
         };
         let written = Change::Hold(plan.name.clone(), hold);
-        state.view.apply(written, generation.0);
+        state.change_view(written, generation.0);
         for engine in plan.displaced.iter().flatten() {
             let end = Change::HoldEnd(plan.name.clone(), *engine);
-            state.view.apply(end, generation.0);
+            state.change_view(end, generation.0);
         }
     }
 }

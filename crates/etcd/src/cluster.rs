@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use ownership::{Claimant, Engine, EngineId, Name, Owner, Server};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
+use crate::changes::ChangedNames;
 use crate::claims::{Claim, ClaimError};
 use crate::clock;
 use crate::membership::Membership;
@@ -34,6 +36,8 @@ impl Cluster {
         tasks.spawn_on(Arc::clone(&membership).run(stop.clone()), &runtime);
         let parking = Arc::clone(&membership).run_parking(stop.clone());
         tasks.spawn_on(parking, &runtime);
+        let entries = Arc::clone(&membership).run_entries(stop.clone());
+        tasks.spawn_on(entries, &runtime);
         Self {
             membership,
             runtime,
@@ -88,6 +92,29 @@ impl Cluster {
     /// The engines that have agents with a name now, without a request to the store.
     pub fn servers(&self, name: &Name) -> Vec<Server> {
         self.membership.state.lock().view.servers(name)
+    }
+
+    /// As [`Cluster::servers`]. A change after the servers were read is noted for
+    /// [`Cluster::take_changes`] after `read` has returned, so a value that it stores is not older
+    /// than the last change that was taken.
+    pub fn read_servers<R>(&self, name: &Name, read: impl FnOnce(Vec<Server>) -> R) -> R {
+        let state = self.membership.state.lock();
+        read(state.view.servers(name))
+    }
+
+    /// The names that have changed since the last call, which only one caller makes.
+    pub fn take_changes(&self) -> ChangedNames {
+        self.membership.state.lock().log.take()
+    }
+
+    /// Changes with each contact with the store, after its changes were applied, and each failure.
+    pub fn contacts(&self) -> watch::Receiver<()> {
+        self.membership.contacts.subscribe()
+    }
+
+    /// The id of this run of the engine.
+    pub fn engine_id(&self) -> EngineId {
+        self.membership.id
     }
 
     /// The engines of the cluster, including this one.

@@ -7,11 +7,13 @@
 //! The messages of that API are written by hand, because generating them needs a compiler of
 //! protocol buffers at build time.
 
+mod changes;
 mod claims;
 mod client;
 mod clock;
 mod cluster;
 mod connection;
+mod entries;
 mod error;
 mod locks;
 mod membership;
@@ -23,9 +25,11 @@ mod state;
 mod status;
 mod tls;
 
-pub use claims::{Claim, ClaimError};
+pub use changes::ChangedNames;
+pub use claims::{Claim, ClaimError, EntryTooLarge};
 pub use cluster::Cluster;
 pub use error::StoreError;
+pub use records::MAX_ENTRY_BYTES;
 pub use settings::{Endpoint, InvalidEndpoint, Login, Password, Settings};
 pub use status::Status;
 pub use tls::{TlsFiles, TlsFilesError};

@@ -43,6 +43,8 @@ pub(crate) struct Membership {
     pub(crate) beat_now: Notify,
     /// There are names to park.
     pub(crate) parking: Notify,
+    /// There are entries to write.
+    pub(crate) entries: Notify,
 }
 
 impl Membership {
@@ -59,6 +61,7 @@ impl Membership {
             contacts: watch::Sender::new(()),
             beat_now: Notify::new(),
             parking: Notify::new(),
+            entries: Notify::new(),
         }
     }
 
@@ -211,6 +214,7 @@ impl Membership {
             let mut state = self.state.lock();
             state.replace(records, u64::try_from(revision).unwrap_or_default())
         };
+        self.contacts.send_replace(());
         // Names without a hold are claimed next.
         self.take_effects(effects)?;
         Ok(())
@@ -289,6 +293,7 @@ impl Membership {
             loss.occur();
         }
         self.parking.notify_one();
+        self.entries.notify_one();
         if effects.has_lease_ended {
             return Err(StoreError::LeaseEnded);
         }
@@ -398,8 +403,9 @@ fn random() -> u64 {
     }
 }
 
-/// Records in a page: a response of about 400 KiB.
-const PAGE: i64 = 2000;
+/// Records in a page: a response of about 400 KiB, and of 16 MiB if all of them are entries of the
+/// greatest size.
+const PAGE: i64 = 1000;
 
 /// Names that are claimed or parked at the same time. More would only wait in the store.
 pub(crate) const CONCURRENT: usize = 32;

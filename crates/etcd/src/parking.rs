@@ -115,7 +115,10 @@ impl Membership {
         let keys = &self.keys;
         let request = TxnRequest {
             compare: vec![keys.has_generation(name, self.id, generation)],
-            success: vec![keys.put_hold(name, &claimant, false, lease)],
+            success: vec![
+                keys.put_hold(name, &claimant, false, lease),
+                keys.remove_entry(name, self.id),
+            ],
             failure: Vec::new(),
         };
         let answer = self.client.transaction(request).await;
@@ -135,9 +138,7 @@ impl Membership {
                 is_online: false,
                 is_shared: claimant.shares,
             };
-            state
-                .view
-                .apply(Change::Hold(name.clone(), hold), generation);
+            state.change_view(Change::Hold(name.clone(), hold), generation);
         }
         Ok(())
     }

@@ -4,8 +4,9 @@
 //! |---|---|---|
 //! | `engines/<engine>` | [`EngineValue`] | the engine's |
 //! | `names/<name>/<engine>` | [`HoldValue`] | the engine's, or a parking lease |
+//! | `entries/<name>/<engine>` | an entry of a tunnel, whose format is that of the engines | the engine's |
 
-use ownership::{Change, Claimant, Engine, EngineId, Generation, Hold, Name, Owner};
+use ownership::{Change, Claimant, Engine, EngineId, Entry, Generation, Hold, Name, Owner};
 use prost::Message;
 
 use crate::proto::{
@@ -38,6 +39,10 @@ struct HoldValue {
     is_shared: bool,
 }
 
+/// Maximum size of an entry. The settings of a tunnel have some hundred bytes. All entries of a page
+/// fit into one response of the store.
+pub const MAX_ENTRY_BYTES: usize = 16 * 1024;
+
 /// The layout of the keys of one cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
@@ -69,6 +74,10 @@ impl Keys {
 
     fn hold(&self, name: &Name, engine: EngineId) -> Vec<u8> {
         format!("{}names/{name}/{engine}", self.prefix).into_bytes()
+    }
+
+    fn entry(&self, name: &Name, engine: EngineId) -> Vec<u8> {
+        format!("{}entries/{name}/{engine}", self.prefix).into_bytes()
     }
 
     fn holds(&self, name: &Name) -> (Vec<u8>, Vec<u8>) {
@@ -151,6 +160,21 @@ impl Keys {
         operation(Operation::Delete(DeleteRangeRequest { key }))
     }
 
+    pub(crate) fn put_entry(
+        &self,
+        name: &Name,
+        engine: EngineId,
+        value: &[u8],
+        lease: i64,
+    ) -> RequestOp {
+        put(self.entry(name, engine), value.to_vec(), lease)
+    }
+
+    pub(crate) fn remove_entry(&self, name: &Name, engine: EngineId) -> RequestOp {
+        let key = self.entry(name, engine);
+        operation(Operation::Delete(DeleteRangeRequest { key }))
+    }
+
     /// The change that a record stands for; `None` for other keys.
     pub(crate) fn record(&self, kv: &KeyValue) -> Option<StoreChange> {
         let revision = u64::try_from(kv.mod_revision).ok()?;
@@ -176,6 +200,17 @@ impl Keys {
                 };
                 (Change::Hold(name, hold), None)
             }
+            // No engine of this version writes a larger one.
+            Key::Entry(name, engine) if kv.value.len() > MAX_ENTRY_BYTES => {
+                (Change::EntryEnd(name, engine), None)
+            }
+            Key::Entry(name, engine) => {
+                let entry = Entry {
+                    revision: Generation(revision),
+                    value: kv.value.as_slice().into(),
+                };
+                (Change::Entry(name, engine, entry), None)
+            }
         };
         Some(StoreChange {
             change,
@@ -193,6 +228,7 @@ impl Keys {
         let change = match self.key(&kv.key)? {
             Key::Engine(id) => Change::EngineEnd(id),
             Key::Hold(name, engine) => Change::HoldEnd(name, engine),
+            Key::Entry(name, engine) => Change::EntryEnd(name, engine),
         };
         Some(StoreChange {
             change,
@@ -210,6 +246,10 @@ impl Keys {
                 let (name, engine) = rest.rsplit_once('/')?;
                 Some(Key::Hold(Name::parse(name)?, engine.parse().ok()?))
             }
+            "entries" => {
+                let (name, engine) = rest.rsplit_once('/')?;
+                Some(Key::Entry(Name::parse(name)?, engine.parse().ok()?))
+            }
             _ => None,
         }
     }
@@ -218,6 +258,7 @@ impl Keys {
 enum Key {
     Engine(EngineId),
     Hold(Name, EngineId),
+    Entry(Name, EngineId),
 }
 
 fn operation(operation: Operation) -> RequestOp {
@@ -301,6 +342,28 @@ mod tests {
         let read = keys.record(&written).unwrap();
         assert_eq!(read.change, Change::Engine(EngineId(6), engine));
         assert_eq!(read.beat, Some(9));
+    }
+
+    #[test]
+    fn entries_are_read_as_they_were_written_up_to_their_limit() {
+        let keys = Keys::new("/svc/");
+        let name = Name::of_host("a.t.b");
+        let value = vec![7; MAX_ENTRY_BYTES];
+        let written = put_of(keys.put_entry(&name, EngineId(5), &value, 1));
+        let entry = Entry {
+            revision: Generation(7),
+            value: value.into(),
+        };
+        let read = keys.record(&written).unwrap().change;
+        assert_eq!(read, Change::Entry(name.clone(), EngineId(5), entry));
+        let end = Change::EntryEnd(name, EngineId(5));
+        let larger = kv(written.key.clone(), vec![7; MAX_ENTRY_BYTES + 1]);
+        assert_eq!(keys.record(&larger).unwrap().change, end);
+        let removed = Event {
+            kind: EVENT_DELETE,
+            kv: Some(kv(written.key, Vec::new())),
+        };
+        assert_eq!(keys.event(&removed).unwrap().change, end);
     }
 
     #[test]

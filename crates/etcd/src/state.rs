@@ -7,6 +7,7 @@ use std::time::Duration;
 use ownership::{Change, Claimant, EngineId, Generation, Hold, Name, Tenure, View};
 use parking_lot::Mutex;
 
+use crate::changes::ChangeLog;
 use crate::error::StoreError;
 use crate::records::StoreChange;
 
@@ -27,6 +28,10 @@ pub(crate) struct State {
     pub(crate) owned: HashMap<Name, OwnedName>,
     /// Names of `owned` without a claim, which are to be parked.
     pub(crate) unclaimed: HashSet<Name>,
+    /// Names of `owned` whose entry in the store may not be the one of their claims.
+    pub(crate) unwritten: HashSet<Name>,
+    /// The changes that the engine has not read.
+    pub(crate) log: ChangeLog,
     /// The lease for names without an agent, and the time until which it is used.
     pub(crate) parking_lease: Option<(i64, Duration)>,
     /// Numbers of beats that have not been observed, with the times at which they were sent.
@@ -47,12 +52,18 @@ pub(crate) struct OwnedName {
     /// `None` after the lease has ended: the name must be claimed again.
     pub(crate) generation: Option<Generation>,
     /// One for each tunnel with the name.
-    pub(crate) claims: Vec<Arc<ClaimLoss>>,
+    pub(crate) claims: Vec<Arc<SharedClaim>>,
+    /// The entry that this engine has written to the store.
+    pub(crate) written: Option<Arc<[u8]>>,
 }
 
-/// The loss of a claim, and the function to call then.
+/// The part of a claim that the state needs: the entry of its tunnel, and the function to call when
+/// the claim is lost.
 #[derive(Default)]
-pub(crate) struct ClaimLoss(Mutex<Loss>);
+pub(crate) struct SharedClaim {
+    loss: Mutex<Loss>,
+    entry: Mutex<Option<Arc<[u8]>>>,
+}
 
 #[derive(Default)]
 enum Loss {
@@ -63,10 +74,23 @@ enum Loss {
     Occurred,
 }
 
-impl ClaimLoss {
+impl OwnedName {
+    /// The entry for the other engines: of the newest claim, if several tunnels share the name.
+    fn entry(&self) -> Option<Arc<[u8]>> {
+        let mut newest = self.claims.iter().rev();
+        newest.find_map(|claim| claim.entry.lock().clone())
+    }
+}
+
+impl SharedClaim {
+    /// Sets the entry of the tunnel.
+    pub(crate) fn set_entry(&self, entry: Arc<[u8]>) {
+        *self.entry.lock() = Some(entry);
+    }
+
     /// Calls `action` when the claim is lost; now, if it already is.
     pub(crate) fn on_loss(&self, action: impl FnOnce() + Send + 'static) {
-        let mut loss = self.0.lock();
+        let mut loss = self.loss.lock();
         if matches!(*loss, Loss::Occurred) {
             drop(loss);
             action();
@@ -77,16 +101,16 @@ impl ClaimLoss {
 
     /// The claim is lost.
     pub(crate) fn occur(&self) {
-        let earlier = std::mem::replace(&mut *self.0.lock(), Loss::Occurred);
+        let earlier = std::mem::replace(&mut *self.loss.lock(), Loss::Occurred);
         if let Loss::Awaited(action) = earlier {
             action();
         }
     }
 }
 
-impl std::fmt::Debug for ClaimLoss {
+impl std::fmt::Debug for SharedClaim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ClaimLoss")
+        f.write_str("SharedClaim")
     }
 }
 
@@ -94,7 +118,7 @@ impl std::fmt::Debug for ClaimLoss {
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     /// Claims of names that other engines have taken over.
-    pub(crate) lost: Vec<Arc<ClaimLoss>>,
+    pub(crate) lost: Vec<Arc<SharedClaim>>,
     /// The record of this engine has ended with its lease.
     pub(crate) has_lease_ended: bool,
     /// A name with claims must be claimed again.
@@ -112,6 +136,8 @@ impl State {
             needs_snapshot: true,
             owned: HashMap::new(),
             unclaimed: HashSet::new(),
+            unwritten: HashSet::new(),
+            log: ChangeLog::default(),
             parking_lease: None,
             beats: VecDeque::new(),
             last_beat: 0,
@@ -125,6 +151,12 @@ impl State {
     pub(crate) fn own_hold(&self, name: &Name) -> Option<&Hold> {
         let mut holds = self.view.holds(name).iter();
         holds.find(|hold| hold.engine == self.id)
+    }
+
+    /// Changes the view, and notes the change for the engine.
+    pub(crate) fn change_view(&mut self, change: Change, revision: u64) {
+        self.log.note(&change, &self.view);
+        self.view.apply(change, revision);
     }
 
     /// Applies changes of the store, all up to `revision`.
@@ -145,9 +177,15 @@ impl State {
                     effects.has_unheld_name |= self.note_parked(name, hold);
                 }
                 Change::HoldEnd(name, engine) if *engine == self.id => ended.push(name.clone()),
+                Change::Entry(name, engine, entry) if *engine == self.id => {
+                    self.note_entry(name, Some(&entry.value));
+                }
+                Change::EntryEnd(name, engine) if *engine == self.id => {
+                    self.note_entry(name, None);
+                }
                 _ => {}
             }
-            self.view.apply(change, revision);
+            self.change_view(change, revision);
         }
         self.view.advance(revision);
         if effects.has_lease_ended {
@@ -171,7 +209,13 @@ impl State {
         }
         let records = records.into_iter().map(|record| record.change);
         self.view.replace(records, revision);
+        self.log.note_all();
         let names: Vec<Name> = self.owned.keys().cloned().collect();
+        for name in &names {
+            let entry = self.view.entry(name, self.id);
+            let value = entry.map(|entry| Arc::clone(&entry.value));
+            self.note_entry(name, value.as_ref());
+        }
         let lost = self.remove_lost(&names, revision);
         Effects {
             lost,
@@ -187,12 +231,41 @@ impl State {
         self.tenure.end();
         for owned in self.owned.values_mut() {
             owned.generation = None;
+            owned.written = None;
+        }
+    }
+
+    /// The entry of a name that must be written, with the generation of the hold and the lease.
+    pub(crate) fn entry_to_write(&self, name: &Name) -> Option<(Arc<[u8]>, Generation, i64)> {
+        let owned = self.owned.get(name)?;
+        let entry = owned.entry().filter(|_| name.is_host())?;
+        let is_written = owned.written.as_ref() == Some(&entry);
+        let (generation, lease) = (owned.generation?, self.lease?);
+        (!is_written).then_some((entry, generation, lease))
+    }
+
+    /// Notes the host names among these, whose entries may have to be written. Other names have no
+    /// entry.
+    pub(crate) fn note_unwritten(&mut self, names: &[Name]) {
+        for name in names.iter().filter(|name| name.is_host()) {
+            if self.owned.contains_key(name) {
+                self.unwritten.insert(name.clone());
+            }
+        }
+    }
+
+    /// The entry of a name must be written again: its hold was written with another lease.
+    pub(crate) fn forget_entry(&mut self, name: &Name) {
+        if let Some(owned) = self.owned.get_mut(name) {
+            owned.written = None;
+            self.unwritten.insert(name.clone());
         }
     }
 
     /// Removes a name of this engine, and returns its claims.
-    pub(crate) fn disown(&mut self, name: &Name) -> Vec<Arc<ClaimLoss>> {
+    pub(crate) fn disown(&mut self, name: &Name) -> Vec<Arc<SharedClaim>> {
         self.unclaimed.remove(name);
+        self.unwritten.remove(name);
         let owned = self.owned.remove(name);
         owned.map(|owned| owned.claims).unwrap_or_default()
     }
@@ -222,9 +295,19 @@ impl State {
             claimant,
             generation: Some(hold.generation),
             claims: Vec::new(),
+            written: None,
         };
         self.owned.insert(name.clone(), owned);
         self.unclaimed.insert(name.clone());
+    }
+
+    /// Notes the entry of a name at this engine in the store. A request without an answer may have
+    /// taken effect after a later one, and another engine may have removed the entry.
+    fn note_entry(&mut self, name: &Name, value: Option<&Arc<[u8]>>) {
+        let owned = self.owned.get(name);
+        if owned.is_some_and(|owned| owned.entry().as_ref() != value) {
+            self.forget_entry(name);
+        }
     }
 
     /// Notes a hold that was parked by a request without an answer, while the name has been claimed
@@ -245,7 +328,7 @@ impl State {
     }
 
     /// Removes the names whose holds have ended before this revision.
-    fn remove_lost(&mut self, names: &[Name], revision: u64) -> Vec<Arc<ClaimLoss>> {
+    fn remove_lost(&mut self, names: &[Name], revision: u64) -> Vec<Arc<SharedClaim>> {
         let mut lost = Vec::new();
         for name in names {
             let generation = self.owned.get(name).and_then(|owned| owned.generation);
@@ -263,7 +346,7 @@ impl State {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use ownership::Owner;
+    use ownership::{Entry, Owner};
 
     use super::*;
 
@@ -349,6 +432,58 @@ mod tests {
         assert_eq!(state.owned[&name].generation, None);
     }
 
+    fn entry(name: &Name, value: &[u8], revision: u64) -> StoreChange {
+        let entry = Entry {
+            revision: Generation(revision),
+            value: value.into(),
+        };
+        change(Change::Entry(name.clone(), HERE, entry), revision)
+    }
+
+    #[test]
+    fn an_entry_is_written_once_until_the_store_has_another_one() {
+        let name = Name::of_host("a");
+        let mut state = claimed(&name);
+        state.lease = Some(1);
+        assert_eq!(state.entry_to_write(&name), None, "no tunnel has one");
+        let value: Arc<[u8]> = b"new"[..].into();
+        state.owned[&name].claims[0].set_entry(Arc::clone(&value));
+        let expected = Some((Arc::clone(&value), Generation(5), 1));
+        assert_eq!(state.entry_to_write(&name), expected);
+        state.owned.get_mut(&name).unwrap().written = Some(value);
+        assert_eq!(state.entry_to_write(&name), None);
+        state.apply(vec![entry(&name, b"new", 6)], 6);
+        assert_eq!(state.entry_to_write(&name), None);
+        let end = || change(Change::EntryEnd(name.clone(), HERE), 8);
+        for later in [entry(&name, b"old", 7), end()] {
+            state.apply(vec![later], 8);
+            assert!(state.unwritten.remove(&name));
+            assert_eq!(state.entry_to_write(&name), expected);
+            state.owned.get_mut(&name).unwrap().written = expected.clone().map(|(new, ..)| new);
+        }
+        state.end_lease();
+        assert_eq!(state.entry_to_write(&name), None, "the hold is first");
+        assert_eq!(state.owned[&name].written, None);
+    }
+
+    /// Several tunnels of one owner share the name.
+    #[test]
+    fn the_entry_is_the_one_of_the_newest_claim() {
+        let name = Name::of_host("a");
+        let mut state = claimed(&name);
+        state.lease = Some(1);
+        let newer = Arc::<SharedClaim>::default();
+        let claims = &mut state.owned.get_mut(&name).unwrap().claims;
+        claims[0].set_entry(b"older"[..].into());
+        claims.push(Arc::clone(&newer));
+        let entry = |state: &State| state.entry_to_write(&name).unwrap().0;
+        assert_eq!(&*entry(&state), b"older");
+        newer.set_entry(b"newer"[..].into());
+        assert_eq!(&*entry(&state), b"newer");
+        state.owned.get_mut(&name).unwrap().claims.pop();
+        assert_eq!(&*entry(&state), b"older");
+    }
+
     #[test]
     fn a_hold_that_was_written_again_is_not_lost() {
         let name = Name::of_host("a");
@@ -382,7 +517,7 @@ mod tests {
         let count = || {
             CALLS.fetch_add(1, Ordering::Relaxed);
         };
-        let (early, late) = (ClaimLoss::default(), ClaimLoss::default());
+        let (early, late) = (SharedClaim::default(), SharedClaim::default());
         early.on_loss(count);
         early.occur();
         early.occur();

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod claims;
 #[cfg(test)]
+mod entries;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod schedules;
