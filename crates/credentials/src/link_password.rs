@@ -146,6 +146,12 @@ impl LinkPasswords {
         with_name(user).or_else(|| with_name(""))
     }
 
+    /// The names with their hashes as PHC strings, for another engine that checks the passwords.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, String)> {
+        let entries = self.entries.iter();
+        entries.map(|entry| (&*entry.user, entry.hash.to_string()))
+    }
+
     /// A value that identifies this set of names and hashes.
     pub fn fingerprint(&self) -> &[u8; 32] {
         &self.fingerprint

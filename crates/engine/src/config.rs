@@ -119,7 +119,7 @@ impl EngineConfig {
         })?;
         inspect::settings(&config, &mut warnings);
         let mut errors = ConfigErrors::default();
-        inspect::cluster(&config, &mut errors);
+        inspect::cluster(&config, now, &mut warnings, &mut errors);
         errors.finish(Some((config, warnings)))
     }
 
@@ -153,7 +153,7 @@ impl EngineConfig {
             domains: &self.domains,
         };
         inspect::files(&files, now, &mut warnings, &mut errors);
-        inspect::cluster(self, &mut errors);
+        inspect::cluster(self, now, &mut warnings, &mut errors);
         inspect::settings(self, &mut warnings);
         errors.finish(Some(warnings))
     }

@@ -23,7 +23,7 @@ use crate::access::{CHECKS_AT_ONCE, JwksError, JwksSource, PasswordChecks, Tenan
 use crate::api::{AnswerBudget, Api, RateLimiter, router};
 use crate::browser::{Browsers, PageFooter};
 use crate::clock::{Clock, SystemClock};
-use crate::cluster::{self, Cluster, ClusterMember, RemoteTunnel};
+use crate::cluster::{ClusterMember, RemoteTunnel};
 use crate::config::{self, Auth, EngineConfig, JwtAuth};
 use crate::core::{Core, Worker};
 use crate::directory::{Directory, Project};
@@ -32,10 +32,9 @@ use crate::edge::UpstreamPool;
 use crate::edge::revocation::{self, ActiveVisits};
 use crate::handover::{Handover, Origin, Replacement, take_over};
 use crate::limits::SourceVisits;
-use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs, keep_peer_ports};
+use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs};
 use crate::live::{HostnameError, LiveLimits, Namespace, TunnelRegistry};
 use crate::managed::{LinkHandle, PlatformLink};
-use crate::membership;
 use crate::metrics::EngineMetrics;
 use crate::start_error::StartError;
 use crate::tunnel_closer::CoreTunnelCloser;
@@ -48,6 +47,7 @@ mod listeners;
 mod stop;
 
 use self::files::{countries, open_access_log};
+use self::joining::ClusterParts;
 use self::listeners::Listeners;
 use self::stop::{Parts, run_until_stopped};
 
@@ -184,7 +184,8 @@ pub async fn start_from(
     Box::pin(start_parts(config, shutdown, clock, origin, None)).await
 }
 
-/// As [`start_with_clock`], as a member of a cluster.
+/// As [`start_with_clock`], as a member of a cluster without a store: for tests of the connections
+/// between engines. The section `cluster` of the configuration is not used.
 ///
 /// # Errors
 /// As [`start`]; also if the certificate of the cluster cannot be used.
@@ -250,14 +251,18 @@ async fn start_parts(
     let metrics = metrics.transpose()?;
 
     let workers = Workers::per_core("svc-worker").map_err(StartError::Workers)?;
-    let cluster = member.map(Cluster::new).transpose()?;
-    let peers = cluster.as_ref().map(|cluster| cluster.listen);
+    let peers = member.as_ref().map(|member| member.listen);
+    let peers = peers.or_else(|| config.cluster.as_ref().map(|cluster| cluster.listen));
     let listeners = Listeners::bind((&config, peers), workers.count(), &handover, &mut sockets)?;
     let removed_listeners = sockets.finish()?;
     let responder = Certificates::bind_responder(config.acme.as_ref())?;
 
     let live = TunnelRegistry::new(live_limits(&config), Arc::clone(&clock));
-    let membership = membership::start(config.cluster.as_ref())?;
+    let ClusterParts {
+        membership,
+        directory,
+        cluster,
+    } = ClusterParts::open(config.cluster.as_ref(), member, listeners.peers_addr)?;
     let visits = TaskTracker::new();
     let earlier = handover.predecessor_ended().clone();
     let recorder = Recorder::open_after(&config.recordings, Arc::clone(&clock), earlier).await?;
@@ -316,11 +321,11 @@ async fn start_parts(
     core.tls_addr.set(listeners.tls_addr).ok();
     core.workers.set(worker_states(&core, &workers)).ok();
     spawn_refresh_tasks(&core)?;
-    joining::join(&core).await;
+    joining::join(&core, directory).await;
     let (tls_addr, http_addr) = (listeners.tls_addr, listeners.http_addr);
     let peers_addr = listeners.peers_addr;
     listeners.serve(&core);
-    start_cluster(&core);
+    joining::connect(&core);
     // The listeners answer the authority, so they are served before.
     let responder = responder.map(RunningResponder::start);
     let begin = core.handover.begin();
@@ -432,16 +437,6 @@ fn worker_states(core: &Arc<Core>, workers: &Workers) -> Box<[Arc<Worker>]> {
         })
     });
     states.collect()
-}
-
-/// Connects to the other engines of the cluster, and listens on the ports of their TCP tunnels.
-fn start_cluster(core: &Arc<Core>) {
-    if let Some(cluster) = &core.cluster {
-        let (of_peers, of_ports) = (Arc::clone(cluster), Arc::clone(cluster));
-        let keeping = cluster::keep_connected(Arc::clone(core), of_peers);
-        core.agents.spawn(keeping);
-        tokio::spawn(keep_peer_ports(Arc::clone(core), of_ports));
-    }
 }
 
 /// Starts the tasks that keep keys, authorisations and the file of countries current.

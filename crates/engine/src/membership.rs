@@ -1,8 +1,12 @@
 //! The engine's membership in a cluster: the names of its tunnels belong to it at all engines.
 //!
 //! A tunnel of an engine with `cluster` opens when the engine has claimed its names (the crate
-//! `etcd`). The claims end with the tunnel.
+//! `etcd`). The claims end with the tunnel. The engine then writes the settings of the tunnel for the
+//! other engines ([`entry`]).
 
+pub(crate) mod entry;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,14 +19,15 @@ use wire::Error;
 use crate::config::ClusterConfig;
 use crate::live::{Identity, routed_hostname};
 
-/// Starts to join the cluster of the configuration.
+/// Starts to join the cluster of the configuration. `listener` is the bound address of the listener
+/// for other engines.
 ///
 /// # Errors
 /// A file of the configuration cannot be used. The store may be unreachable.
-pub(crate) fn start(config: Option<&ClusterConfig>) -> Result<Option<Arc<Cluster>>, ConfigError> {
-    let Some(config) = config else {
-        return Ok(None);
-    };
+pub(crate) fn start(
+    config: &ClusterConfig,
+    listener: SocketAddr,
+) -> Result<Arc<Cluster>, ConfigError> {
     let store = &config.store;
     store.check_certificates()?;
     let settings = Settings {
@@ -32,12 +37,21 @@ pub(crate) fn start(config: Option<&ClusterConfig>) -> Result<Option<Arc<Cluster
         prefix: format!("/svc/{}/", config.name),
         engine: Engine {
             name: config.engine.as_str().into(),
-            address: config.advertise.as_str().into(),
+            address: advertised(&config.advertise, listener).into(),
             zone: config.zone.as_deref().unwrap_or_default().into(),
         },
         hold: HOLD,
     };
-    Ok(Some(Arc::new(Cluster::start(&settings))))
+    Ok(Arc::new(Cluster::start(&settings)))
+}
+
+/// The address for the other engines. Port 0 is the port of the listener, as in the address of the
+/// listener itself.
+fn advertised(configured: &str, listener: SocketAddr) -> String {
+    match configured.rsplit_once(':') {
+        Some((host, "0")) => format!("{host}:{}", listener.port()),
+        _ => configured.to_owned(),
+    }
 }
 
 /// The names of a tunnel that have one owner in the cluster. The properties are resolved.
@@ -115,6 +129,19 @@ mod tests {
         assert_eq!(names_of("p1", &properties), [name]);
         properties.name = None;
         assert!(names_of("p1", &properties).is_empty());
+    }
+
+    #[test]
+    fn port_0_is_advertised_as_the_port_of_the_listener() {
+        let listener = "127.0.0.1:7443".parse().unwrap();
+        for (configured, expected) in [
+            ("10.0.0.1:0", "10.0.0.1:7443"),
+            ("[::1]:0", "[::1]:7443"),
+            ("engine-1.internal:0", "engine-1.internal:7443"),
+            ("10.0.0.1:8443", "10.0.0.1:8443"),
+        ] {
+            assert_eq!(advertised(configured, listener), expected);
+        }
     }
 
     #[test]

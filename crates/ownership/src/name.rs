@@ -34,6 +34,12 @@ impl Name {
         is_valid.then(|| Self(text.into()))
     }
 
+    /// The host name, without escaped bytes, which host names do not have.
+    pub fn hostname(&self) -> Option<&str> {
+        let (kind, rest) = self.0.split_once('/')?;
+        (kind == HOST && !rest.contains('%')).then_some(rest)
+    }
+
     /// True for a host name.
     pub fn is_host(&self) -> bool {
         self.0.split('/').next() == Some(HOST)
@@ -114,6 +120,9 @@ mod tests {
         }
         assert!(Name::of_host("a").is_host() && !Name::of_tunnel("host", "a").is_host());
         assert_eq!(Name::of_host("a.t.b").as_str(), "host/a.t.b");
+        assert_eq!(Name::of_host("a.t.b").hostname(), Some("a.t.b"));
+        assert_eq!(Name::of_host("a b").hostname(), None);
+        assert_eq!(Name::of_tunnel("p", "a").hostname(), None);
         assert_eq!(Name::of_tunnel("p", "a b").as_str(), "tunnel/p/a%20b");
     }
 

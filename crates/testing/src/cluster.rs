@@ -208,6 +208,21 @@ impl ClusterAuthority {
         }
     }
 
+    /// The section `cluster` of an engine's configuration, in YAML, with a store at these addresses.
+    /// `advertise` is the address for the other engines; port 0 is that of the listener.
+    pub fn section(&self, engine: &str, advertise: &str, store: &[String]) -> String {
+        let files = self.files(engine);
+        format!(
+            "cluster: {{name: {CLUSTER}, engine: {engine}, listen_addr: '127.0.0.1:0', \
+             advertise: '{advertise}', ca_file: '{}', cert_file: '{}', key_file: '{}', \
+             etcd: {{endpoints: ['{}']}}}}",
+            files.authority.display(),
+            files.certificate.display(),
+            files.key.display(),
+            store.join("', '"),
+        )
+    }
+
     /// An engine of the cluster, and its directory.
     pub fn member(&self, engine: &str) -> (ClusterMember, Arc<TestDirectory>) {
         let directory = Arc::new(TestDirectory::default());

@@ -23,6 +23,11 @@ pub trait ClusterDirectory: std::fmt::Debug + Send + Sync + 'static {
     /// returned until the tunnel, its settings or its engines change.
     fn servers(&self, hostname: &str) -> Option<Arc<RemoteTunnel>>;
 
+    /// Returns true if the host name belongs to an owner in the cluster, also without an agent.
+    fn is_held(&self, hostname: &str) -> bool {
+        self.servers(hostname).is_some()
+    }
+
     /// The other engines of the cluster. This engine keeps connections to all of them.
     fn peers(&self) -> watch::Receiver<Arc<[PeerAddress]>>;
 
@@ -41,13 +46,12 @@ pub struct PeerAddress {
     pub zone: Option<String>,
 }
 
-/// A tunnel whose agents are connected to other engines.
+/// A tunnel whose agents are connected to other engines, or several tunnels that share a name.
 #[derive(Debug)]
 pub struct RemoteTunnel {
     pub(super) view: Arc<Tunnel>,
     identity: Identity,
     policy: Arc<TunnelPolicy>,
-    generation: Option<u64>,
     health: Arc<Health>,
     meters: Arc<Meters>,
     pub(super) servers: Box<[RemoteServer]>,
@@ -58,6 +62,9 @@ pub struct RemoteTunnel {
 pub(super) struct RemoteServer {
     /// Its id.
     pub(super) engine: Box<str>,
+    /// The tunnel there. Tunnels that share a name have ids of their own.
+    view: Arc<Tunnel>,
+    generation: Option<u64>,
     /// The tunnel for visitors, with the current connection to the engine.
     tunnel: ArcSwapOption<LiveTunnel<Agent>>,
 }
@@ -73,18 +80,27 @@ impl RemoteTunnel {
         engines: impl IntoIterator<Item = String>,
     ) -> Self {
         let policy = TunnelPolicy::compile(&view.properties).with_link_passwords(link_passwords);
-        let servers = engines.into_iter().map(|engine| RemoteServer {
-            engine: engine.into(),
-            tunnel: ArcSwapOption::empty(),
-        });
+        let engines = engines.into_iter();
+        let servers: Box<[RemoteServer]> = engines
+            .map(|engine| RemoteServer::new(engine, Arc::clone(&view), generation))
+            .collect();
+        Self::of_servers((view, identity), policy, servers)
+    }
+
+    /// A tunnel at these engines, the preferred one first. All of them have the same owner and access
+    /// rules.
+    pub(super) fn of_servers(
+        (view, identity): (Arc<Tunnel>, Identity),
+        policy: TunnelPolicy,
+        servers: Box<[RemoteServer]>,
+    ) -> Self {
         Self {
             view,
             identity,
             policy: Arc::new(policy),
-            generation,
             health: Arc::default(),
             meters: Arc::default(),
-            servers: servers.collect(),
+            servers,
         }
     }
 
@@ -134,18 +150,34 @@ impl RemoteTunnel {
             let owner = ClientHandle {
                 identity: self.identity.clone(),
                 project: Arc::clone(project),
-                client_id: self.view.client_id,
+                client_id: server.view.client_id,
                 agent: Arc::clone(agent),
             };
             let tunnel = Arc::new(LiveTunnel::at_peer(
                 owner,
-                Arc::clone(&self.view),
+                Arc::clone(&server.view),
                 Arc::clone(&self.policy),
                 (Arc::clone(&self.health), Arc::clone(&self.meters)),
-                self.generation,
+                server.generation,
             ));
             server.tunnel.store(Some(Arc::clone(&tunnel)));
             tunnel
         })
+    }
+}
+
+impl RemoteServer {
+    /// An engine, by its id, with an agent of a tunnel.
+    pub(super) fn new(
+        engine: impl Into<Box<str>>,
+        view: Arc<Tunnel>,
+        generation: Option<u64>,
+    ) -> Self {
+        Self {
+            engine: engine.into(),
+            view,
+            generation,
+            tunnel: ArcSwapOption::empty(),
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! own tunnels.
 //!
 //! [`Cluster`] is the state of both sides. The names of other engines come from a
-//! [`ClusterDirectory`], which answers from memory.
+//! [`ClusterDirectory`], which answers from memory: [`StoreDirectory`], from the store of the cluster.
 
 mod accept;
 mod control;
@@ -17,6 +17,7 @@ mod inbound;
 mod member;
 mod peers;
 mod relay;
+mod store_directory;
 mod tls;
 
 pub(crate) use self::accept::serve as serve_peer;
@@ -24,5 +25,6 @@ pub(crate) use self::dial::keep_connected;
 pub use self::directory::{ClusterDirectory, PeerAddress, RemoteTunnel};
 pub use self::member::{ClusterError, ClusterMember};
 pub(crate) use self::peers::Cluster;
+pub(crate) use self::store_directory::StoreDirectory;
 pub use self::tls::{ClusterFiles, cluster_domain, engine_name};
 pub use wire::cluster::is_label;

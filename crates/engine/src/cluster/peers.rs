@@ -1,7 +1,6 @@
 //! The state of this engine's connections to the others, in both directions.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -40,8 +39,6 @@ pub(crate) struct Cluster {
     instance: String,
     pub(super) tls: PeerTls,
     pub(super) directory: Arc<dyn ClusterDirectory>,
-    /// Address of the listener, as configured.
-    pub(crate) listen: SocketAddr,
     /// The engines that this one forwards to.
     peers: ArcSwap<HashMap<Box<str>, Arc<Peer>>>,
     /// Changes whenever an engine is connected or disconnected.
@@ -92,7 +89,6 @@ impl Cluster {
             engine: member.engine,
             instance: hex::encode(random_bytes::<16>()),
             directory: member.directory,
-            listen: member.listen,
             peers: ArcSwap::default(),
             connections: watch::Sender::default(),
             inbound: Mutex::default(),
@@ -121,10 +117,13 @@ impl Cluster {
         }
     }
 
-    /// Destination of a host name, in lower case, at another engine. `None` if no other engine holds
-    /// it.
+    /// Destination of a host name, in lower case, at another engine. `None` if it has no owner
+    /// in the cluster.
     pub(crate) fn route(&self, hostname: &str, tenancy: &Tenancy) -> Option<Route<Agent>> {
-        let remote = self.directory.servers(hostname)?;
+        let Some(remote) = self.directory.servers(hostname) else {
+            // Its agent has left within the hold time, or has just opened it.
+            return self.directory.is_held(hostname).then_some(Route::Offline);
+        };
         Some(match self.tunnel(&remote, tenancy) {
             Some(tunnel) => Route::Online(tunnel),
             None => Route::Offline,
@@ -287,7 +286,7 @@ impl std::fmt::Debug for Cluster {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, SocketAddr};
 
     use rcgen::generate_simple_self_signed;
 

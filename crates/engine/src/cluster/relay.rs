@@ -162,7 +162,8 @@ fn held_tunnel(
     let tunnel = core.live.find(&forwarding.project, &open.tunnel_id)?;
     let is_published = tunnel.view.properties.publish != Some(false);
     let is_held = is_published && !tunnel.agent.is_revoked() && !core.has_lost_name(&tunnel);
-    is_held.then_some(tunnel)
+    // Without contact with the store, another owner may have the name.
+    (is_held && core.serves_names()).then_some(tunnel)
 }
 
 /// Ready when the agent or the tunnel may not have visitors any more.

@@ -33,6 +33,20 @@ pub struct ClusterConfig {
     pub store: StoreConfig,
 }
 
+impl ClusterConfig {
+    /// Reads the authority.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) fn check_authority(&self) -> Result<(), ConfigError> {
+        let read = read_bounded(&self.ca_file, MAX_AUTHORITY_BYTES);
+        read.map(drop).map_err(|error| {
+            let message = format!("{}: {error}", self.ca_file.display());
+            ConfigError::new("cluster.ca_file", message)
+        })
+    }
+}
+
 /// The store of a cluster.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
@@ -175,7 +189,7 @@ pub(super) fn check(
     let engine = errors.keep(label("cluster.engine", section.engine));
     let listen = address("cluster.listen_addr", &section.listen_addr, "[::]:7443");
     let listen = errors.keep(listen);
-    let advertise = errors.keep(advertise(section.advertise));
+    let advertise = errors.keep(advertise(section.advertise, listen));
     let zone = section.zone.map(|zone| label("cluster.zone", Some(zone)));
     let zone = errors.keep_or_default(zone.transpose());
     let mut file = |key, value| {
@@ -272,16 +286,19 @@ fn label(key: &str, value: Option<String>) -> Result<String, ConfigError> {
     Ok(value)
 }
 
-fn advertise(value: Option<String>) -> Result<String, ConfigError> {
+/// The address for other engines. Port 0 is that of a listener with port 0, which the system chooses.
+fn advertise(value: Option<String>, listen: Option<SocketAddr>) -> Result<String, ConfigError> {
     const KEY: &str = "cluster.advertise";
     let value = required(KEY, value)?;
+    let is_any = listen.is_some_and(|listen| listen.port() == 0);
+    let is_port = |port: u16| port > 0 || is_any;
     let is_address = value.parse::<SocketAddr>().is_ok_and(|address| {
         let is_reachable = !address.ip().is_unspecified();
-        is_reachable && address.port() > 0
+        is_reachable && is_port(address.port())
     });
-    let is_name = value.rsplit_once(':').is_some_and(|(host, port)| {
-        is_dns_name(host) && port.parse::<u16>().is_ok_and(|port| port > 0)
-    });
+    let is_name = value
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| is_dns_name(host) && port.parse::<u16>().is_ok_and(is_port));
     if !is_address && !(is_name && value.parse::<SocketAddr>().is_err()) {
         let message = format!(
             "{value:?} is not a host and a port at which other engines reach this one, such as \
@@ -294,6 +311,9 @@ fn advertise(value: Option<String>) -> Result<String, ConfigError> {
 
 /// Members vote about each change; more than seven only make a store slower.
 const MAX_ENDPOINTS: usize = 9;
+
+/// The authority is one certificate.
+const MAX_AUTHORITY_BYTES: u64 = 64 * 1024;
 
 /// Passwords have some dozen bytes.
 const MAX_PASSWORD_BYTES: u64 = 4096;
@@ -362,6 +382,12 @@ mod tests {
             };
             assert_eq!(keys(section), ["cluster.advertise"], "{wrong}");
         }
+        let any_port = ClusterSection {
+            listen_addr: "127.0.0.1:0".to_owned(),
+            advertise: Some("127.0.0.1:0".to_owned()),
+            ..section()
+        };
+        assert!(check(Some(any_port)).is_ok());
         for wrong in ["", "Prod", "a.b", "a_b"] {
             let section = ClusterSection {
                 name: Some(wrong.to_owned()),

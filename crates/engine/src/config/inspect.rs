@@ -73,12 +73,25 @@ pub(super) fn settings(config: &EngineConfig, warnings: &mut Vec<Warning>) {
     }
 }
 
-/// Reads the files for the store of a cluster, and adds all errors.
-pub(super) fn cluster(config: &EngineConfig, errors: &mut ConfigErrors) {
-    if let Some(cluster) = &config.cluster {
-        errors.keep(cluster.store.login());
-        errors.keep(cluster.store.check_certificates());
-    }
+/// Reads the files of a cluster, and adds all errors.
+pub(super) fn cluster(
+    config: &EngineConfig,
+    now: i64,
+    warnings: &mut Vec<Warning>,
+    errors: &mut ConfigErrors,
+) {
+    let Some(cluster) = &config.cluster else {
+        return;
+    };
+    errors.keep(cluster.store.login());
+    errors.keep(cluster.store.check_certificates());
+    errors.keep(cluster.check_authority());
+    let files = CertFiles {
+        cert: cluster.cert_file.clone(),
+        key: cluster.key_file.clone(),
+    };
+    let keys = ["cluster.cert_file", "cluster.key_file"];
+    errors.keep(tls::inspect(&files, keys, now, warnings));
 }
 
 /// The files must exist. The running engine reports if the platform does not respond.

@@ -57,7 +57,7 @@ impl Listeners {
             .http
             .map(|address| bind_all(("http.listen_addr", "http"), address));
         let http = http.transpose()?.unwrap_or_default();
-        let bound = peers.map(|address| bind_all(("cluster.listen", "cluster"), address));
+        let bound = peers.map(|address| bind_all(("cluster.listen_addr", "cluster"), address));
         let bound = bound.transpose()?.unwrap_or_default();
         Ok(Self {
             peers_addr: peers.map(|address| local(&bound, address)),

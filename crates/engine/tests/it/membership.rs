@@ -4,6 +4,7 @@ use client::Properties;
 use etcd::Cluster;
 use ownership::Name;
 use serde_json::json;
+use testing::cluster::ClusterAuthority;
 use testing::{ClosedPort, EtcdServers, TestEngine, TestTunnel, Upstream, within};
 use wire::message::{CloseTunnelRsp, ServerMessage, TunnelProperties};
 use wire::{Error, ErrorCode, Kind};
@@ -17,15 +18,13 @@ async fn member(servers: &EtcdServers, name: &str) -> TestEngine {
     engine
 }
 
-/// An engine that starts to join, at these members of the store.
+/// An engine that starts to join, at these members of the store. The other engines cannot connect to
+/// it: visitors are not forwarded.
 async fn member_at(endpoints: &[String], name: &str) -> TestEngine {
-    let endpoints = endpoints.join("', '");
-    let cluster = format!(
-        "cluster: {{name: test, engine: {name}, advertise: '{name}.internal:7443', \
-         ca_file: /ca.pem, cert_file: /engine.pem, key_file: /key.pem, \
-         etcd: {{endpoints: ['{endpoints}']}}}}"
-    );
-    TestEngine::start_with(&cluster).await
+    let advertise = format!("{name}.internal:7443");
+    let authority = ClusterAuthority::new();
+    let section = authority.section(name, &advertise, endpoints);
+    TestEngine::start_with(&section).await
 }
 
 fn cluster(engine: &TestEngine) -> &Cluster {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use etcd::{Claim, ClaimError};
+use tracing::warn;
 use types::id::TunnelId;
 use wire::Error;
 
@@ -10,6 +11,7 @@ use super::opening::PreparedTunnel;
 use super::{Session, SessionEnd};
 use crate::agents::Agent;
 use crate::core::Core;
+use crate::live::LiveTunnel;
 use crate::membership;
 
 /// The end of a claim for a tunnel.
@@ -71,9 +73,15 @@ impl Session {
         self.close_refused_tunnels()
     }
 
-    /// Keeps a claim for the lifetime of its tunnel. If the owner moves to another engine, the
-    /// tunnel ends.
-    pub(super) fn keep_claim(&mut self, tunnel: TunnelId, claim: Claim) {
+    /// Keeps a claim for the lifetime of its tunnel, and tells the other engines the tunnel. If the
+    /// owner moves to another engine, the tunnel ends.
+    pub(super) fn keep_claim(&mut self, opened: &LiveTunnel<Agent>, claim: Claim) {
+        let tunnel = opened.view.id;
+        if let Some(entry) = membership::entry::encode(opened)
+            && let Err(error) = claim.publish_entry(entry)
+        {
+            warn!(%tunnel, %error, "visitors of other engines do not reach the tunnel");
+        }
         let (core, agent) = (Arc::downgrade(&self.core), Arc::clone(&self.agent));
         claim.on_loss(move || {
             if let Some(core) = core.upgrade() {

@@ -134,7 +134,7 @@ impl Session {
         }
         let properties = wire::properties::opened(&tunnel.view);
         if let Some(claim) = claim {
-            self.keep_claim(tunnel.view.id, claim);
+            self.keep_claim(&tunnel, claim);
         }
         Ok(properties)
     }
