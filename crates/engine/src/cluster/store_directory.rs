@@ -191,3 +191,99 @@ impl fmt::Debug for StoreDirectory {
 /// Tunnels that are kept. A tunnel that is read again costs some microseconds, and forgets the recent
 /// usage that this engine has seen.
 const MAX_TUNNELS: usize = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use ownership::{Engine, Entry, Generation, Owner};
+    use types::id::{ClientId, TunnelId};
+    use types::tunnel::{Protocol, Tunnel, TunnelProperties};
+
+    use super::*;
+    use crate::directory::Project;
+    use crate::live::{ClientHandle, Identity, LiveTunnel};
+
+    const HOST: &str = "web.t.engine.example";
+    const OWN: EngineId = EngineId(0);
+
+    /// The hold of an engine, whose entry requires a token or not.
+    fn server(number: u8, zone: &str, generation: u64, token_auth: bool) -> Server {
+        let properties = TunnelProperties {
+            hostname: Some(HOST.parse().unwrap()),
+            protocol: Some(Protocol::Http),
+            token_auth: Some(token_auth),
+            ..TunnelProperties::default()
+        };
+        let client_id = ClientId::new(1, [number; 10]);
+        let policy = TunnelPolicy::compile(&properties);
+        let id = TunnelId::new(1, [number; 10]);
+        let mut view = Tunnel::online(id, client_id, properties);
+        view.project_id = Some("prj_1".to_owned());
+        let user = credentials::Identity::User("usr_1".to_owned());
+        let owner = ClientHandle {
+            identity: Identity::new("prj_1", &user),
+            project: Arc::new(Project::community()),
+            client_id,
+            agent: Arc::new(()),
+        };
+        let recent = (Arc::default(), Arc::default());
+        let tunnel = LiveTunnel::at_peer(owner, Arc::new(view), Arc::new(policy), recent, None);
+        Server {
+            id: EngineId(number.into()),
+            engine: Engine {
+                name: format!("engine-{number}").into(),
+                address: format!("engine-{number}:7443").into(),
+                zone: zone.into(),
+            },
+            owner: Owner::new("prj_1/user/usr_1"),
+            generation: Generation(generation),
+            entry: entry::encode(&tunnel).map(|value| Entry {
+                revision: Generation(generation),
+                value: value.into(),
+            }),
+        }
+    }
+
+    fn engines(servers: Vec<Server>, zone: &str) -> Option<Vec<String>> {
+        let read = read_tunnel(HOST, servers, (OWN, zone))?;
+        let engines = read.servers.iter();
+        Some(engines.map(|server| server.engine.to_string()).collect())
+    }
+
+    #[test]
+    fn only_entries_of_other_engines_are_used() {
+        assert_eq!(engines(vec![server(0, "", 1, false)], ""), None);
+        let bare = Server {
+            entry: None,
+            ..server(1, "", 1, false)
+        };
+        assert_eq!(engines(vec![bare.clone()], ""), None);
+        let both = engines(vec![bare, server(2, "", 2, false)], "");
+        assert_eq!(both, Some(vec!["engine-2".to_owned()]));
+    }
+
+    #[test]
+    fn engines_of_the_same_zone_are_preferred_and_then_newer_ones() {
+        let servers = || {
+            vec![
+                server(1, "a", 1, false),
+                server(2, "b", 2, false),
+                server(3, "a", 3, false),
+            ]
+        };
+        for (zone, expected) in [("a", [3, 1, 2]), ("b", [2, 3, 1]), ("", [3, 2, 1])] {
+            let expected = expected.map(|number| format!("engine-{number}"));
+            assert_eq!(engines(servers(), zone).unwrap(), expected, "{zone:?}");
+        }
+    }
+
+    /// The owner has opened the tunnel again with other rules, and the other engine has not closed
+    /// its tunnel yet.
+    #[test]
+    fn the_newest_hold_decides_about_the_access_rules() {
+        let servers = vec![server(1, "a", 1, false), server(2, "b", 2, true)];
+        let read = read_tunnel(HOST, servers, (OWN, "a")).unwrap();
+        assert_eq!(read.view().properties.token_auth, Some(true));
+        let engines: Vec<_> = read.servers.iter().map(|server| &*server.engine).collect();
+        assert_eq!(engines, ["engine-2"]);
+    }
+}

@@ -4,3 +4,4 @@ mod admission;
 mod failures;
 mod fake_peer;
 mod forwarding;
+mod two_engines;

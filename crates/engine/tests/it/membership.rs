@@ -9,7 +9,7 @@ use testing::{ClosedPort, EtcdServers, TestEngine, TestTunnel, Upstream, within}
 use wire::message::{CloseTunnelRsp, ServerMessage, TunnelProperties};
 use wire::{Error, ErrorCode, Kind};
 
-use crate::agent::wired::{self, PlainAgent};
+use crate::agent::raw_messages::{self, PlainAgent};
 
 /// An engine that has joined the cluster of this store.
 async fn member(servers: &EtcdServers, name: &str) -> TestEngine {
@@ -85,7 +85,7 @@ async fn the_same_identity_takes_over_at_another_engine() {
     let store = EtcdServers::start(1).await;
     let first = member(&store, "engine-1").await;
     let second = member(&store, "engine-2").await;
-    for (label, request) in [("web", wired::http("web")), ("db", named("db"))] {
+    for (label, request) in [("web", raw_messages::http("web")), ("db", named("db"))] {
         let mut holder = PlainAgent::connect(&first).await;
         let held = open(&mut holder, request.clone()).await.unwrap();
         let mut stranger = PlainAgent::connect_as(&second, other()).await;
@@ -120,19 +120,23 @@ async fn another_identity_is_refused_within_the_hold() {
     let first = member(&store, "engine-1").await;
     let second = member(&store, "engine-2").await;
     let mut holder = PlainAgent::connect(&first).await;
-    open(&mut holder, wired::http("web")).await.unwrap();
+    open(&mut holder, raw_messages::http("web")).await.unwrap();
     wait_for_servers(&second, "web", &["engine-1.internal:7443"]).await;
     drop(holder);
     wait_for_servers(&second, "web", &[]).await;
     for engine in [&first, &second] {
         let mut stranger = PlainAgent::connect_as(engine, other()).await;
-        let refused = open(&mut stranger, wired::http("web")).await.unwrap_err();
+        let refused = open(&mut stranger, raw_messages::http("web"))
+            .await
+            .unwrap_err();
         assert_eq!(refused.kind(), ErrorCode::InvalidRequest);
         assert!(refused.text().contains("ten minutes"), "{refused}");
         assert!(refused.text().ends_with(" is taken"), "{refused}");
     }
     let mut returned = PlainAgent::connect(&second).await;
-    open(&mut returned, wired::http("web")).await.unwrap();
+    open(&mut returned, raw_messages::http("web"))
+        .await
+        .unwrap();
     wait_for_servers(&first, "web", &["engine-2.internal:7443"]).await;
 }
 
@@ -143,17 +147,19 @@ async fn the_names_of_a_killed_engine_are_claimed_by_their_identity_at_once() {
     let other_engine = member(&store, "engine-2").await;
     let mut holder = PlainAgent::connect(&killed).await;
     for label in ["web", "shop"] {
-        open(&mut holder, wired::http(label)).await.unwrap();
+        open(&mut holder, raw_messages::http(label)).await.unwrap();
     }
     wait_for_servers(&other_engine, "shop", &["engine-1.internal:7443"]).await;
     // A killed process sends nothing more to the store.
     cluster(&killed).cut_off();
     drop(killed);
     let mut stranger = PlainAgent::connect_as(&other_engine, other()).await;
-    let refused = open(&mut stranger, wired::http("shop")).await.unwrap_err();
+    let refused = open(&mut stranger, raw_messages::http("shop"))
+        .await
+        .unwrap_err();
     assert_eq!(refused.kind(), ErrorCode::InvalidRequest, "{refused}");
     let mut mover = PlainAgent::connect(&other_engine).await;
-    open(&mut mover, wired::http("web")).await.unwrap();
+    open(&mut mover, raw_messages::http("web")).await.unwrap();
     wait_for_servers(&other_engine, "web", &["engine-2.internal:7443"]).await;
 }
 
@@ -168,16 +174,16 @@ async fn without_its_store_an_engine_serves_known_names_and_says_why_new_ones_wa
     let _tunnel = TestTunnel::open(agent, properties, target).await;
     store.kill(0);
     let mut late = PlainAgent::connect(&engine).await;
-    let refused = late.open(wired::http("new")).await.unwrap_err();
+    let refused = late.open(raw_messages::http("new")).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorCode::ServiceUnavailable, "{refused}");
     assert!(refused.text().contains("etcd"), "{refused}");
     assert_ne!(status_of(&engine, "web").await, 503);
     // The agent's own name, at the same engine.
     let mut again = PlainAgent::connect(&engine).await;
-    again.open(wired::http("web")).await.unwrap();
+    again.open(raw_messages::http("web")).await.unwrap();
 
     store.restart(0);
-    open(&mut late, wired::http("new")).await.unwrap();
+    open(&mut late, raw_messages::http("new")).await.unwrap();
 }
 
 /// An engine starts without its store, and refuses tunnels with the reason until it has joined.
@@ -187,7 +193,7 @@ async fn an_engine_without_contact_opens_no_tunnel() {
     let engine = member_at(&[format!("http://{}", nothing.addr())], "engine-1").await;
     assert!(!cluster(&engine).serves());
     let mut agent = PlainAgent::connect(&engine).await;
-    let refused = agent.open(wired::http("web")).await.unwrap_err();
+    let refused = agent.open(raw_messages::http("web")).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorCode::ServiceUnavailable);
     assert!(refused.text().contains("etcd"), "{refused}");
     assert_eq!(status_of(&engine, "web").await, 404);
@@ -206,7 +212,7 @@ async fn a_stopped_engine_parks_its_names() {
     let first = member(&store, "engine-1").await;
     let second = member(&store, "engine-2").await;
     let mut holder = PlainAgent::connect(&first).await;
-    open(&mut holder, wired::http("web")).await.unwrap();
+    open(&mut holder, raw_messages::http("web")).await.unwrap();
     wait_for_servers(&second, "web", &["engine-1.internal:7443"]).await;
     let status = cluster(&second).status();
     assert!(status.is_serving && status.latency.is_some(), "{status:?}");
@@ -216,8 +222,10 @@ async fn a_stopped_engine_parks_its_names() {
     within("the leave", cluster(&second).wait_until(has_left)).await;
     assert_eq!(servers(&second, "web"), [""; 0]);
     let mut stranger = PlainAgent::connect_as(&second, other()).await;
-    let refused = open(&mut stranger, wired::http("web")).await.unwrap_err();
+    let refused = open(&mut stranger, raw_messages::http("web"))
+        .await
+        .unwrap_err();
     assert!(refused.text().contains("ten minutes"), "{refused}");
     let mut mover = PlainAgent::connect(&second).await;
-    open(&mut mover, wired::http("web")).await.unwrap();
+    open(&mut mover, raw_messages::http("web")).await.unwrap();
 }
