@@ -10,7 +10,7 @@ use std::sync::Arc;
 use credentials::{LinkPassword, LinkPasswordError, LinkPasswords};
 use ownership::Server;
 use serde::{Deserialize, Serialize};
-use types::tunnel::Tunnel;
+use types::tunnel::{Protocol, Tunnel};
 
 use super::owner_of;
 use crate::live::{Identity, LiveTunnel, routed_hostname};
@@ -75,9 +75,13 @@ pub(crate) enum EntryError {
     UnexpectedPasswords,
 }
 
-/// The entry of a tunnel of this engine; `None` for a tunnel without a host name of its own.
+/// The entry of a tunnel of this engine; `None` for a tunnel without a host name of its own, and for a
+/// terminal, whose sessions are at one engine.
 pub(crate) fn encode<A>(tunnel: &LiveTunnel<A>) -> Option<Vec<u8>> {
     tunnel.routed_hostname()?;
+    if tunnel.view.properties.protocol == Some(Protocol::Webtty) {
+        return None;
+    }
     let owner = match &tunnel.identity.subject {
         credentials::Identity::User(id) => EntryOwner::User(id.clone()),
         credentials::Identity::Client(id) => EntryOwner::Client(id.clone()),

@@ -90,6 +90,22 @@ fn an_entry_has_the_settings_for_the_access_decision() {
     );
 }
 
+/// Ports have no owner in the cluster, and sessions of terminals are at one engine.
+#[test]
+fn private_tunnels_ports_and_terminals_have_no_entry() {
+    let with = |protocol, publish| {
+        let mut tunnel = tunnel();
+        let view = Arc::make_mut(&mut tunnel.view);
+        view.properties.protocol = Some(protocol);
+        view.properties.publish = Some(publish);
+        encode(&tunnel).is_some()
+    };
+    assert!(with(Protocol::Http, true) && with(Protocol::Tls, true));
+    assert!(!with(Protocol::Http, false));
+    assert!(!with(Protocol::Tcp, true));
+    assert!(!with(Protocol::Webtty, true));
+}
+
 /// Another version may have added a setting that restricts the access.
 #[test]
 fn an_entry_with_anything_unknown_is_not_used() {
