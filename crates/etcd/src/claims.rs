@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ownership::{Change, Claimant, Decision, EngineId, Generation, Hold, Name, Refusal, decide};
+use ownership::{
+    Change, Claimant, Decision, EngineId, EntryValue, Generation, Hold, Name, Refusal, decide,
+};
 use tokio::time::{Instant, timeout_at};
 
 use crate::client::REQUEST_TIME;
@@ -69,7 +71,7 @@ impl Claim {
         if value.len() > MAX_ENTRY_BYTES {
             return Err(EntryTooLarge);
         }
-        self.shared.set_entry(value.into());
+        self.shared.set_entry(EntryValue::new(value));
         self.membership.state.lock().note_unwritten(&self.names);
         self.membership.entries.notify_one();
         Ok(())

@@ -67,7 +67,7 @@ impl Membership {
         let keys = &self.keys;
         let request = TxnRequest {
             compare: vec![keys.has_generation(name, self.id, generation)],
-            success: vec![keys.put_entry(name, self.id, &entry, lease)],
+            success: vec![keys.put_entry(name, self.id, entry.as_bytes(), lease)],
             failure: Vec::new(),
         };
         let answer = self.client.transaction(request).await?;

@@ -6,7 +6,9 @@
 //! | `names/<name>/<engine>` | [`HoldValue`] | the engine's, or a parking lease |
 //! | `entries/<name>/<engine>` | an entry of a tunnel, whose format is that of the engines | the engine's |
 
-use ownership::{Change, Claimant, Engine, EngineId, Entry, Generation, Hold, Name, Owner};
+use ownership::{
+    Change, Claimant, Engine, EngineId, Entry, EntryValue, Generation, Hold, Name, Owner,
+};
 use prost::Message;
 
 use crate::proto::{
@@ -207,7 +209,7 @@ impl Keys {
             Key::Entry(name, engine) => {
                 let entry = Entry {
                     revision: Generation(revision),
-                    value: kv.value.as_slice().into(),
+                    value: EntryValue::new(kv.value.as_slice()),
                 };
                 (Change::Entry(name, engine, entry), None)
             }
@@ -352,7 +354,7 @@ mod tests {
         let written = put_of(keys.put_entry(&name, EngineId(5), &value, 1));
         let entry = Entry {
             revision: Generation(7),
-            value: value.into(),
+            value: EntryValue::new(value),
         };
         let read = keys.record(&written).unwrap().change;
         assert_eq!(read, Change::Entry(name.clone(), EngineId(5), entry));

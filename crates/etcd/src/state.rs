@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ownership::{Change, Claimant, EngineId, Generation, Hold, Name, Tenure, View};
+use ownership::{Change, Claimant, EngineId, EntryValue, Generation, Hold, Name, Tenure, View};
 use parking_lot::Mutex;
 
 use crate::changes::ChangeLog;
@@ -54,7 +54,7 @@ pub(crate) struct OwnedName {
     /// One for each tunnel with the name.
     pub(crate) claims: Vec<Arc<SharedClaim>>,
     /// The entry that this engine has written to the store.
-    pub(crate) written: Option<Arc<[u8]>>,
+    pub(crate) written: Option<EntryValue>,
 }
 
 /// The part of a claim that the state needs: the entry of its tunnel, and the function to call when
@@ -62,7 +62,7 @@ pub(crate) struct OwnedName {
 #[derive(Default)]
 pub(crate) struct SharedClaim {
     loss: Mutex<Loss>,
-    entry: Mutex<Option<Arc<[u8]>>>,
+    entry: Mutex<Option<EntryValue>>,
 }
 
 #[derive(Default)]
@@ -76,7 +76,7 @@ enum Loss {
 
 impl OwnedName {
     /// The entry for the other engines: of the newest claim, if several tunnels share the name.
-    fn entry(&self) -> Option<Arc<[u8]>> {
+    fn entry(&self) -> Option<EntryValue> {
         let mut newest = self.claims.iter().rev();
         newest.find_map(|claim| claim.entry.lock().clone())
     }
@@ -84,7 +84,7 @@ impl OwnedName {
 
 impl SharedClaim {
     /// Sets the entry of the tunnel.
-    pub(crate) fn set_entry(&self, entry: Arc<[u8]>) {
+    pub(crate) fn set_entry(&self, entry: EntryValue) {
         *self.entry.lock() = Some(entry);
     }
 
@@ -213,7 +213,7 @@ impl State {
         let names: Vec<Name> = self.owned.keys().cloned().collect();
         for name in &names {
             let entry = self.view.entry(name, self.id);
-            let value = entry.map(|entry| Arc::clone(&entry.value));
+            let value = entry.map(|entry| entry.value.clone());
             self.note_entry(name, value.as_ref());
         }
         let lost = self.remove_lost(&names, revision);
@@ -236,7 +236,7 @@ impl State {
     }
 
     /// The entry of a name that must be written, with the generation of the hold and the lease.
-    pub(crate) fn entry_to_write(&self, name: &Name) -> Option<(Arc<[u8]>, Generation, i64)> {
+    pub(crate) fn entry_to_write(&self, name: &Name) -> Option<(EntryValue, Generation, i64)> {
         let owned = self.owned.get(name)?;
         let entry = owned.entry().filter(|_| name.is_host())?;
         let is_written = owned.written.as_ref() == Some(&entry);
@@ -303,7 +303,7 @@ impl State {
 
     /// Notes the entry of a name at this engine in the store. A request without an answer may have
     /// taken effect after a later one, and another engine may have removed the entry.
-    fn note_entry(&mut self, name: &Name, value: Option<&Arc<[u8]>>) {
+    fn note_entry(&mut self, name: &Name, value: Option<&EntryValue>) {
         let owned = self.owned.get(name);
         if owned.is_some_and(|owned| owned.entry().as_ref() != value) {
             self.forget_entry(name);
@@ -435,7 +435,7 @@ mod tests {
     fn entry(name: &Name, value: &[u8], revision: u64) -> StoreChange {
         let entry = Entry {
             revision: Generation(revision),
-            value: value.into(),
+            value: EntryValue::new(value),
         };
         change(Change::Entry(name.clone(), HERE, entry), revision)
     }
@@ -446,9 +446,9 @@ mod tests {
         let mut state = claimed(&name);
         state.lease = Some(1);
         assert_eq!(state.entry_to_write(&name), None, "no tunnel has one");
-        let value: Arc<[u8]> = b"new"[..].into();
-        state.owned[&name].claims[0].set_entry(Arc::clone(&value));
-        let expected = Some((Arc::clone(&value), Generation(5), 1));
+        let value = EntryValue::new(*b"new");
+        state.owned[&name].claims[0].set_entry(value.clone());
+        let expected = Some((value.clone(), Generation(5), 1));
         assert_eq!(state.entry_to_write(&name), expected);
         state.owned.get_mut(&name).unwrap().written = Some(value);
         assert_eq!(state.entry_to_write(&name), None);
@@ -474,14 +474,14 @@ mod tests {
         state.lease = Some(1);
         let newer = Arc::<SharedClaim>::default();
         let claims = &mut state.owned.get_mut(&name).unwrap().claims;
-        claims[0].set_entry(b"older"[..].into());
+        claims[0].set_entry(EntryValue::new(*b"older"));
         claims.push(Arc::clone(&newer));
         let entry = |state: &State| state.entry_to_write(&name).unwrap().0;
-        assert_eq!(&*entry(&state), b"older");
-        newer.set_entry(b"newer"[..].into());
-        assert_eq!(&*entry(&state), b"newer");
+        assert_eq!(entry(&state).as_bytes(), b"older");
+        newer.set_entry(EntryValue::new(*b"newer"));
+        assert_eq!(entry(&state).as_bytes(), b"newer");
         state.owned.get_mut(&name).unwrap().claims.pop();
-        assert_eq!(&*entry(&state), b"older");
+        assert_eq!(entry(&state).as_bytes(), b"older");
     }
 
     #[test]

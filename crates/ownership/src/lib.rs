@@ -18,7 +18,7 @@ mod tenure;
 mod view;
 
 pub use decide::{Claimant, Decision, Refusal, decide};
-pub use entry::Entry;
+pub use entry::{Entry, EntryValue};
 pub use hold::{EngineId, Generation, Hold, Owner};
 pub use name::Name;
 pub use tenure::Tenure;

@@ -1,8 +1,9 @@
 //! The directory of an engine whose cluster has a store: it follows the membership's copy of all
 //! names.
 //!
-//! Entries are read when the first visitor of a tunnel arrives, and kept until the name changes, so
-//! a request neither waits for the store nor takes a lock.
+//! Entries are read when the first visitor of a tunnel arrives, and kept until the name changes. A
+//! request never waits for the store. It takes no lock either, except for the first one, and for names
+//! without a tunnel, which are looked up in the membership's copy.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -108,7 +109,7 @@ impl StoreDirectory {
             return Some(Arc::clone(known));
         }
         let own = self.membership.engine_id();
-        let read = Arc::new(read_tunnel(hostname, servers, (own, &self.zone))?);
+        let read = Arc::new(read_tunnel(hostname, servers, (own, &*self.zone))?);
         if tunnels.len() >= MAX_TUNNELS {
             tunnels.clear();
         }
@@ -194,7 +195,7 @@ const MAX_TUNNELS: usize = 16_384;
 
 #[cfg(test)]
 mod tests {
-    use ownership::{Engine, Entry, Generation, Owner};
+    use ownership::{Engine, Entry, EntryValue, Generation, Owner};
     use types::id::{ClientId, TunnelId};
     use types::tunnel::{Protocol, Tunnel, TunnelProperties};
 
@@ -238,7 +239,7 @@ mod tests {
             generation: Generation(generation),
             entry: entry::encode(&tunnel).map(|value| Entry {
                 revision: Generation(generation),
-                value: value.into(),
+                value: EntryValue::new(value),
             }),
         }
     }

@@ -21,7 +21,7 @@ const VERSION: u32 = 1;
 /// The entry in the store. It has no `Debug`, because it contains hashes of passwords.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct EntryValue {
+struct StoredEntry {
     version: u32,
     owner: EntryOwner,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -95,7 +95,7 @@ pub(crate) fn encode<A>(tunnel: &LiveTunnel<A>) -> Option<Vec<u8>> {
         });
         entries.collect()
     });
-    let value = EntryValue {
+    let value = StoredEntry {
         version: VERSION,
         owner,
         link_passwords: passwords.unwrap_or_default(),
@@ -111,14 +111,14 @@ pub(crate) fn encode<A>(tunnel: &LiveTunnel<A>) -> Option<Vec<u8>> {
 /// [`EntryError`]: the tunnel counts as offline.
 pub(crate) fn decode(hostname: &str, server: &Server) -> Result<TunnelEntry, EntryError> {
     let entry = server.entry.as_ref().ok_or(EntryError::Missing)?;
-    let value: EntryValue = serde_json::from_slice(&entry.value)?;
+    let value: StoredEntry = serde_json::from_slice(entry.value.as_bytes())?;
     if value.version != VERSION {
         return Err(EntryError::Version(value.version));
     }
-    if serde_json::to_vec(&value)? != *entry.value {
+    if serde_json::to_vec(&value)? != entry.value.as_bytes() {
         return Err(EntryError::UnknownSettings);
     }
-    let EntryValue {
+    let StoredEntry {
         owner,
         link_passwords,
         tunnel,

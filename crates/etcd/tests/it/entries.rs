@@ -11,7 +11,7 @@ fn entries(cluster: &Cluster, name: &str) -> Vec<Option<String>> {
     let servers = cluster.servers(&Name::of_host(name)).into_iter();
     let value = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
     servers
-        .map(|server| server.entry.map(|entry| value(&entry.value)))
+        .map(|server| server.entry.map(|entry| value(entry.value.as_bytes())))
         .collect()
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::entry::EntryValue;
 
 const HERE: EngineId = EngineId(1);
 const THERE: EngineId = EngineId(2);
@@ -103,7 +104,7 @@ fn a_server_has_the_newest_entry_of_its_engine() {
     let (mut view, name) = (View::default(), Name::of_host("a"));
     let entry = |revision: u64| Entry {
         revision: Generation(revision),
-        value: vec![b'a'; usize::try_from(revision).unwrap()].into(),
+        value: EntryValue::new(revision.to_be_bytes()),
     };
     let values = |view: &View| -> Vec<Option<u64>> {
         let servers = view.servers(&name).into_iter();
@@ -133,7 +134,7 @@ fn a_server_has_the_newest_entry_of_its_engine() {
 fn the_value_of_an_entry_is_not_printed() {
     let entry = Entry {
         revision: Generation(1),
-        value: b"hidden"[..].into(),
+        value: EntryValue::new(*b"hidden"),
     };
     // `h` is 104.
     for text in ["hidden", "104"] {

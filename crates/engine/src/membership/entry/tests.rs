@@ -1,5 +1,5 @@
 use credentials::{Secret, link_password};
-use ownership::{Engine, EngineId, Entry, Generation};
+use ownership::{Engine, EngineId, Entry, EntryValue, Generation};
 use types::id::{ClientId, TunnelId};
 use types::tunnel::{Protocol, TunnelProperties};
 
@@ -64,7 +64,7 @@ fn server(value: Option<&[u8]>, identity: &Identity) -> Server {
         generation: Generation(5),
         entry: value.map(|value| Entry {
             revision: Generation(6),
-            value: value.into(),
+            value: EntryValue::new(value),
         }),
     }
 }
