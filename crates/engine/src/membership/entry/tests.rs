@@ -1,7 +1,7 @@
 use credentials::{Secret, link_password};
 use ownership::{Engine, EngineId, Entry, EntryValue, Generation};
 use types::id::{ClientId, TunnelId};
-use types::tunnel::{Protocol, TunnelProperties};
+use types::tunnel::TunnelProperties;
 
 use super::*;
 use crate::access::TunnelPolicy;
