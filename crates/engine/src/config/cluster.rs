@@ -129,10 +129,10 @@ pub(super) struct ClusterSection {
     #[schemars(example = "/etc/svc/cluster/ca.pem")]
     pub(super) ca_file: Option<String>,
     /// The certificate of this engine, PEM. Required in this section.
-    #[schemars(example = "/etc/svc/cluster/engine.pem")]
+    #[schemars(example = "/etc/svc/cluster/engine-1.pem")]
     pub(super) cert_file: Option<String>,
     /// The key of that certificate, PEM. Required in this section.
-    #[schemars(example = "/etc/svc/cluster/engine-key.pem")]
+    #[schemars(example = "/etc/svc/cluster/engine-1.key")]
     pub(super) key_file: Option<String>,
     /// The store of the cluster.
     pub(super) etcd: EtcdSection,
