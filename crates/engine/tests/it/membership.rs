@@ -18,12 +18,11 @@ async fn member(servers: &EtcdServers, name: &str) -> TestEngine {
     engine
 }
 
-/// An engine that starts to join, at these members of the store. The other engines cannot connect to
-/// it: visitors are not forwarded.
+/// An engine that starts to join, at these members of the store. Each has an authority of its own, so
+/// the engines refuse each other: visitors are not forwarded.
 async fn member_at(endpoints: &[String], name: &str) -> TestEngine {
-    let advertise = format!("{name}.internal:7443");
     let authority = ClusterAuthority::new();
-    let section = authority.section(name, &advertise, endpoints);
+    let section = authority.section(name, "127.0.0.1:0", endpoints);
     TestEngine::start_with(&section).await
 }
 
@@ -31,12 +30,12 @@ fn cluster(engine: &TestEngine) -> &Cluster {
     engine.running().membership().expect("a cluster")
 }
 
-/// The addresses of the engines that have agents with a host name.
+/// The names of the engines that have agents with a host name.
 fn servers(engine: &TestEngine, label: &str) -> Vec<String> {
     let name = Name::of_host(&format!("{label}.t.engine.localhost"));
     let servers = cluster(engine).servers(&name).into_iter();
     servers
-        .map(|server| server.engine.address.to_string())
+        .map(|server| server.engine.name.to_string())
         .collect()
 }
 
@@ -104,7 +103,7 @@ async fn the_same_identity_takes_over_at_another_engine() {
         let closed = Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id });
         assert_eq!(holder.channel.next().await, Some(closed), "{label}");
     }
-    wait_for_servers(&first, "web", &["engine-2.internal:7443"]).await;
+    wait_for_servers(&first, "web", &["engine-2"]).await;
     assert_eq!(
         status_of(&first, "web").await,
         503,
@@ -121,7 +120,7 @@ async fn another_identity_is_refused_within_the_hold() {
     let second = member(&store, "engine-2").await;
     let mut holder = PlainAgent::connect(&first).await;
     open(&mut holder, raw_messages::http("web")).await.unwrap();
-    wait_for_servers(&second, "web", &["engine-1.internal:7443"]).await;
+    wait_for_servers(&second, "web", &["engine-1"]).await;
     drop(holder);
     wait_for_servers(&second, "web", &[]).await;
     for engine in [&first, &second] {
@@ -137,7 +136,7 @@ async fn another_identity_is_refused_within_the_hold() {
     open(&mut returned, raw_messages::http("web"))
         .await
         .unwrap();
-    wait_for_servers(&first, "web", &["engine-2.internal:7443"]).await;
+    wait_for_servers(&first, "web", &["engine-2"]).await;
 }
 
 #[tokio::test]
@@ -149,7 +148,7 @@ async fn the_names_of_a_killed_engine_are_claimed_by_their_identity_at_once() {
     for label in ["web", "shop"] {
         open(&mut holder, raw_messages::http(label)).await.unwrap();
     }
-    wait_for_servers(&other_engine, "shop", &["engine-1.internal:7443"]).await;
+    wait_for_servers(&other_engine, "shop", &["engine-1"]).await;
     // A killed process sends nothing more to the store.
     cluster(&killed).cut_off();
     drop(killed);
@@ -160,7 +159,7 @@ async fn the_names_of_a_killed_engine_are_claimed_by_their_identity_at_once() {
     assert_eq!(refused.kind(), ErrorCode::InvalidRequest, "{refused}");
     let mut mover = PlainAgent::connect(&other_engine).await;
     open(&mut mover, raw_messages::http("web")).await.unwrap();
-    wait_for_servers(&other_engine, "web", &["engine-2.internal:7443"]).await;
+    wait_for_servers(&other_engine, "web", &["engine-2"]).await;
 }
 
 #[tokio::test]
@@ -213,7 +212,7 @@ async fn a_stopped_engine_parks_its_names() {
     let second = member(&store, "engine-2").await;
     let mut holder = PlainAgent::connect(&first).await;
     open(&mut holder, raw_messages::http("web")).await.unwrap();
-    wait_for_servers(&second, "web", &["engine-1.internal:7443"]).await;
+    wait_for_servers(&second, "web", &["engine-1"]).await;
     let status = cluster(&second).status();
     assert!(status.is_serving && status.latency.is_some(), "{status:?}");
     assert_eq!((status.names.online, status.own_names), (1, 0));

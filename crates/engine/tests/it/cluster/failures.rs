@@ -138,7 +138,7 @@ async fn a_draining_engine_completes_forwarded_requests() {
 /// The visited engine closes them with Close frames, so that the drain of the other one ends.
 #[tokio::test]
 async fn a_draining_engine_closes_forwarded_websockets() {
-    let short = "timeouts: {drain_seconds: 4, startup_grace_seconds: 0}";
+    let short = "timeouts: {drain_seconds: 6, startup_grace_seconds: 0}";
     let cluster = TestCluster::start_with("", short).await;
     let upstream = Upstream::websocket().await;
     let tunnel = cluster.publish(upstream.addr()).await;
