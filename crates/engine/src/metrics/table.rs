@@ -136,12 +136,6 @@ pub(super) const METRICS: &[Metric] = &[
          the other engine forwarded to this one.",
     ),
     metric(
-        CLUSTER_CONNECTED,
-        Kind::Gauge,
-        &[("peer", &["engine-2"])],
-        "1 while this engine is connected to another engine of the cluster, 0 otherwise.",
-    ),
-    metric(
         CLUSTER_LEASE_AGE,
         Kind::Gauge,
         &[],
@@ -154,6 +148,12 @@ pub(super) const METRICS: &[Metric] = &[
         &[("state", &["online", "held"])],
         "Names of the whole cluster, as this engine has read them: with an agent, or held for \
          their owner without one.",
+    ),
+    metric(
+        CLUSTER_CONNECTED,
+        Kind::Gauge,
+        &[("peer", &["engine-2"])],
+        "1 while this engine is connected to another engine of the cluster, 0 otherwise.",
     ),
     metric(
         CLUSTER_SERVING,
