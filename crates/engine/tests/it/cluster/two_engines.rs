@@ -114,8 +114,8 @@ async fn without_its_agent_a_name_is_offline_at_both_engines() {
     let same_answer = async {
         loop {
             let there = get(&engines.second, &host, "").await;
-            // The second engine has a connection to the service, which it closes when it hears of the
-            // end.
+            // The second engine has an idle connection to the service, which it closes when the
+            // notice of the end arrives.
             if there.status == 200 {
                 continue;
             }
