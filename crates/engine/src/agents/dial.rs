@@ -11,7 +11,7 @@ use wire::message::{StreamOutcome, StreamReq, StreamRsp};
 use wire::{Error, Kind};
 
 use super::hello::{farewell, send, token};
-use super::{Agent, OpenError, Purpose, StreamOrigin, TunnelStream};
+use super::{Agent, Purpose, StreamOrigin, TunnelStream};
 use crate::access::{self, Proof, Rule, TokenForm, VisitorInfo};
 use crate::core::{Core, Worker};
 use crate::directory::Project;
@@ -187,13 +187,7 @@ async fn open(
     let shaped = opened.map(|(stream, id)| (ThrottledStream::new(stream, &tunnel), id));
     let (stream, id) = shaped.map_err(|error| {
         record.set_failure(error.to_string());
-        match error {
-            OpenError::Refused(refusal) => refusal,
-            OpenError::Full => Error::capacity_exhausted(error.to_string()),
-            OpenError::AgentDisconnected | OpenError::PeerDisconnected | OpenError::Deadline => {
-                Error::service_unavailable(error.to_string())
-            }
-        }
+        Error::from(error)
     })?;
     Ok(DialledStream {
         tunnel,

@@ -189,6 +189,19 @@ impl OpenError {
     }
 }
 
+/// The answer to a dialler, or to another engine that forwards a visitor.
+impl From<OpenError> for wire::Error {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Refused(refusal) => refusal,
+            OpenError::Full => Self::capacity_exhausted(error.to_string()),
+            OpenError::AgentDisconnected | OpenError::PeerDisconnected | OpenError::Deadline => {
+                Self::service_unavailable(error.to_string())
+            }
+        }
+    }
+}
+
 impl Agent {
     /// An agent without streams, and the receiver of its control commands.
     fn new(of: AgentInfo) -> (Arc<Self>, mpsc::Receiver<ControlCommand>) {

@@ -24,7 +24,7 @@ use wire::cluster::{ForwardedVisitor, StreamProtocol};
 use wire::pool::StreamOpen;
 
 use super::peers::InboundPeer;
-use crate::agents::{Agent, OpenError, Purpose, StreamOrigin, TunnelStream};
+use crate::agents::{Agent, Purpose, StreamOrigin, TunnelStream};
 use crate::core::{Core, Worker};
 use crate::live::LiveTunnel;
 
@@ -139,7 +139,7 @@ pub(super) async fn serve<S: ForwardedStream>(
             );
             service
         }
-        Err(error) => return stream.abort(&refusal(error)),
+        Err(error) => return stream.abort(&error.into()),
     };
     peer.forwards.increment(1);
     let end = tokio::select! {
@@ -174,17 +174,6 @@ async fn revoked(tunnel: &LiveTunnel<Agent>, core: &Core) {
     while !is_denied() {
         if changes.changed().await.is_err() {
             return pending().await;
-        }
-    }
-}
-
-/// The answer to the other engine, as for a dial.
-fn refusal(error: OpenError) -> wire::Error {
-    match error {
-        OpenError::Refused(refusal) => refusal,
-        OpenError::Full => wire::Error::capacity_exhausted(error.to_string()),
-        OpenError::AgentDisconnected | OpenError::PeerDisconnected | OpenError::Deadline => {
-            wire::Error::service_unavailable(error.to_string())
         }
     }
 }
