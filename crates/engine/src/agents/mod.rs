@@ -42,6 +42,7 @@ use wire::{Kind, Message};
 pub(crate) use self::hello::{refuse_until_ready, serve};
 use self::lanes::Lanes;
 pub(crate) use self::origin::StreamOrigin;
+use self::peer::PeerState;
 pub(crate) use self::peer::{PeerDemand, PeerParts};
 use self::pending_streams::PendingStream;
 pub(crate) use self::pending_streams::PendingStreams;
@@ -110,8 +111,8 @@ pub(crate) struct Agent {
     revoked: AtomicBool,
     /// Another engine that is stopping.
     draining: AtomicBool,
-    /// Another engine: cancelled shortly before the end of its drain.
-    closing: Option<CancellationToken>,
+    /// Another engine: what it has reported.
+    peer: Option<Box<PeerState>>,
 }
 
 /// The properties of an agent that are known when it connects.
@@ -218,7 +219,7 @@ impl Agent {
                 .map(|_| Lanes::default())
                 .collect(),
             reports_delivery: of.reports_delivery,
-            closing: of.forwards.is_some().then(CancellationToken::new),
+            peer: of.forwards.is_some().then(Box::default),
             forwards: of.forwards,
             pool_secret: hex::encode(random_bytes::<32>()),
             request_permits: Semaphore::new(ProxyConnReq::MAX_PENDING),

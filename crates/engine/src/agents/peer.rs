@@ -5,11 +5,13 @@
 //! engine itself opens the connections that its pools request. The other one is the header in the
 //! opening of each stream, which tells the engine the visitor.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use metrics::Histogram;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use transport::TlsStream;
 use transport::permit::Permit;
 use transport::standing::StandingConnection;
-use types::id::ClientId;
+use types::id::{ClientId, TunnelId};
 use wire::Kind;
 use wire::cluster::{ForwardedVisitor, StreamProtocol};
 use wire::pool::Side;
@@ -27,6 +29,39 @@ use crate::live::LiveTunnel;
 
 /// Streams that are forwarded to one engine at the same time. The limits of the agents apply there.
 const MAX_STREAMS: usize = 65_536;
+
+/// Tunnels of which it is remembered that they went offline at an engine, at least: those that end
+/// during the exchanges that are in progress.
+const ENDED_TUNNELS: usize = 4096;
+
+/// Reports of a connected engine.
+#[derive(Default)]
+pub(super) struct PeerState {
+    /// Cancelled shortly before the end of its drain.
+    closing: CancellationToken,
+    ended: Mutex<EndedTunnels>,
+}
+
+/// Tunnels that went offline. An exchange may outlive its tunnel, and its connection must not serve
+/// another visitor.
+#[derive(Default)]
+struct EndedTunnels {
+    recent: HashSet<TunnelId>,
+    earlier: HashSet<TunnelId>,
+}
+
+impl EndedTunnels {
+    fn add(&mut self, tunnel: TunnelId) {
+        if self.recent.len() >= ENDED_TUNNELS {
+            self.earlier = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(tunnel);
+    }
+
+    fn contains(&self, tunnel: &TunnelId) -> bool {
+        self.recent.contains(tunnel) || self.earlier.contains(tunnel)
+    }
+}
 
 /// The properties of a connected engine.
 pub(crate) struct PeerParts {
@@ -100,20 +135,32 @@ impl Agent {
 
     /// Closes the WebSockets through an engine whose drain ends soon.
     pub(crate) fn close_websockets(&self) {
-        if let Some(closing) = &self.closing {
-            closing.cancel();
+        if let Some(peer) = &self.peer {
+            peer.closing.cancel();
         }
     }
 
     /// For another engine: cancelled when the WebSockets through it are closed.
     pub(crate) fn closing(&self) -> Option<CancellationToken> {
-        self.closing.clone()
+        self.peer.as_ref().map(|peer| peer.closing.clone())
     }
 
-    /// For another engine: true while its control connection exists and the engine is not stopping.
-    pub(crate) fn is_open_peer(&self) -> Option<bool> {
-        self.is_peer()
-            .then(|| !self.is_ended() && !self.is_draining())
+    /// Notes tunnels that went offline at the engine.
+    pub(crate) fn note_ended(&self, tunnels: &[TunnelId]) {
+        if let Some(peer) = &self.peer {
+            let mut ended = peer.ended.lock();
+            for tunnel in tunnels {
+                ended.add(*tunnel);
+            }
+        }
+    }
+
+    /// For another engine: true while connections to the service of a tunnel are kept. Its control
+    /// connection exists, it is not stopping, and the tunnel has not gone offline there.
+    pub(crate) fn keeps_connections(&self, tunnel: &TunnelId) -> Option<bool> {
+        let peer = self.peer.as_ref()?;
+        let is_open = !self.is_ended() && !self.is_draining();
+        Some(is_open && !peer.ended.lock().contains(tunnel))
     }
 
     /// Ends the forwarding to an engine whose control connection has ended. Streams in use continue
@@ -188,4 +235,47 @@ pub(super) fn header(
         },
     };
     forwarding.encode()
+}
+
+#[cfg(test)]
+mod tests {
+    use types::id::RANDOM_BYTES;
+
+    use super::*;
+
+    fn tunnel(number: usize) -> TunnelId {
+        let mut random = [0; RANDOM_BYTES];
+        random[..8].copy_from_slice(&number.to_be_bytes());
+        TunnelId::new(1, random)
+    }
+
+    /// The exchange of a visitor ends after its tunnel, and the agent still serves the stream.
+    #[tokio::test]
+    async fn connections_to_a_tunnel_that_went_offline_are_not_kept() {
+        let (agent, _demand) = Agent::of_peer(PeerParts {
+            tasks: TaskTracker::new(),
+            runtimes: Box::new([Handle::current()]),
+            client_id: ClientId::new(1, [1; RANDOM_BYTES]),
+            open_seconds: Histogram::noop(),
+            forwards: metrics::Counter::noop(),
+        });
+        assert_eq!(agent.keeps_connections(&tunnel(1)), Some(true));
+        agent.note_ended(&[tunnel(1)]);
+        assert_eq!(agent.keeps_connections(&tunnel(1)), Some(false));
+        assert_eq!(agent.keeps_connections(&tunnel(2)), Some(true));
+        agent.set_draining();
+        assert_eq!(agent.keeps_connections(&tunnel(2)), Some(false));
+    }
+
+    #[test]
+    fn the_tunnels_that_went_offline_are_limited() {
+        let mut ended = EndedTunnels::default();
+        for number in 0..3 * ENDED_TUNNELS {
+            ended.add(tunnel(number));
+            assert!(ended.recent.len() + ended.earlier.len() <= 2 * ENDED_TUNNELS);
+            let oldest = number.saturating_sub(ENDED_TUNNELS - 1);
+            assert!(ended.contains(&tunnel(oldest)), "{number}");
+        }
+        assert!(!ended.contains(&tunnel(0)));
+    }
 }

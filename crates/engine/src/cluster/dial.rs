@@ -278,7 +278,10 @@ impl Link {
     /// Closes idle connections to the services of tunnels that are offline there.
     fn forget(&self, tunnels: &[String]) {
         let ids = tunnels.iter().filter_map(|id| id.parse::<TunnelId>().ok());
-        self.core.drop_upstreams(ids.collect());
+        let ids: Vec<TunnelId> = ids.collect();
+        // First, so that a connection which is kept meanwhile is closed as well.
+        self.agent.note_ended(&ids);
+        self.core.drop_upstreams(ids);
     }
 
     /// Opens further data connections. `results` gets the success of each.

@@ -95,8 +95,8 @@ pub(in crate::edge) fn problem_of_refusal(
 /// every connection that is kept. `announced`: the idle time after which the service closes it.
 pub(crate) fn keep(worker: &Worker, tunnel: TunnelId, io: Http1, announced: Option<Duration>) {
     let mut upstreams = worker.upstreams.lock();
-    let is_open = io.io.stream().agent().is_open_peer();
-    if is_open.unwrap_or_else(|| worker.core.live.is_online(&tunnel)) {
+    let is_kept = io.io.stream().agent().keeps_connections(&tunnel);
+    if is_kept.unwrap_or_else(|| worker.core.live.is_online(&tunnel)) {
         upstreams.keep(tunnel, io, announced);
     } else {
         // Closing takes a while, so it happens outside the lock.

@@ -59,8 +59,8 @@ pub(super) async fn connect(
     let mut upstreams = worker.upstreams.lock();
     // As in `keep`, the check is made under the lock.
     let id = tunnel.view.id;
-    let is_open = tunnel.agent.is_open_peer();
-    if is_open.unwrap_or_else(|| worker.core.live.is_online(&id)) {
+    let is_kept = tunnel.agent.keeps_connections(&id);
+    if is_kept.unwrap_or_else(|| worker.core.live.is_online(&id)) {
         upstreams.share(id, shared);
     }
     drop(upstreams);
