@@ -109,30 +109,30 @@ fn is_exposed(endpoints: &[Endpoint]) -> bool {
 pub(super) struct ClusterSection {
     /// Name of the cluster: a label of letters, digits and dashes. Engines with the same name and
     /// the same store form one cluster. Required in this section.
-    #[schemars(example = "prod")]
+    #[schemars(example = &"prod")]
     pub(super) name: Option<String>,
     /// Name of this engine: a label, which no other engine of the cluster has. Required in this
     /// section.
-    #[schemars(example = "engine-1")]
+    #[schemars(example = &"engine-1")]
     pub(super) engine: Option<String>,
     /// Address and port of the listener for other engines of the cluster.
-    #[schemars(example = "10.0.0.11:7443")]
+    #[schemars(example = &"10.0.0.11:7443")]
     pub(super) listen_addr: String,
     /// Host and port at which the other engines reach that listener. Required in this section.
-    #[schemars(example = "10.0.0.11:7443")]
+    #[schemars(example = &"10.0.0.11:7443")]
     pub(super) advertise: Option<String>,
     /// Zone of this engine, such as a data centre: a label.
-    #[schemars(example = "eu-west-1a")]
+    #[schemars(example = &"eu-west-1a")]
     pub(super) zone: Option<String>,
     /// A PEM file with the cluster's own authority, which issues the certificates of its engines.
     /// Required in this section.
-    #[schemars(example = "/etc/svc/cluster/ca.pem")]
+    #[schemars(example = &"/etc/svc/cluster/ca.pem")]
     pub(super) ca_file: Option<String>,
     /// The certificate of this engine, PEM. Required in this section.
-    #[schemars(example = "/etc/svc/cluster/engine-1.pem")]
+    #[schemars(example = &"/etc/svc/cluster/engine-1.pem")]
     pub(super) cert_file: Option<String>,
     /// The key of that certificate, PEM. Required in this section.
-    #[schemars(example = "/etc/svc/cluster/engine-1.key")]
+    #[schemars(example = &"/etc/svc/cluster/engine-1.key")]
     pub(super) key_file: Option<String>,
     /// The store of the cluster.
     pub(super) etcd: EtcdSection,
@@ -161,19 +161,19 @@ pub(super) struct EtcdSection {
     #[schemars(example = ["https://etcd-1.internal:2379", "https://etcd-2.internal:2379", "https://etcd-3.internal:2379"])]
     pub(super) endpoints: Vec<String>,
     /// A PEM file of authorities for checking the certificates of the members. Required with https.
-    #[schemars(example = "/etc/svc/etcd/ca.pem")]
+    #[schemars(example = &"/etc/svc/etcd/ca.pem")]
     pub(super) ca_file: Option<String>,
     /// A client certificate, PEM, for members that require one. With `key_file`.
-    #[schemars(example = "/etc/svc/etcd/client.pem")]
+    #[schemars(example = &"/etc/svc/etcd/client.pem")]
     pub(super) cert_file: Option<String>,
     /// The key of the client certificate, PEM.
-    #[schemars(example = "/etc/svc/etcd/client-key.pem")]
+    #[schemars(example = &"/etc/svc/etcd/client-key.pem")]
     pub(super) key_file: Option<String>,
     /// Name of the user, if the store requires one. With `password_file`.
-    #[schemars(example = "svc")]
+    #[schemars(example = &"svc")]
     pub(super) username: Option<String>,
     /// The file with the password of the user, read at the start.
-    #[schemars(example = "/etc/svc/etcd/password")]
+    #[schemars(example = &"/etc/svc/etcd/password")]
     pub(super) password_file: Option<String>,
 }
 
