@@ -25,6 +25,7 @@ use wire::cluster::{ForwardedVisitor, StreamProtocol};
 use wire::pool::Side;
 
 use super::{Agent, AgentInfo, ControlCommand, Purpose, StreamOrigin, TunnelStream};
+use crate::config::FixedTimeouts;
 use crate::live::LiveTunnel;
 
 /// Streams that are forwarded to one engine at the same time. The limits of the agents apply there.
@@ -107,6 +108,7 @@ impl Agent {
             reports_delivery: true,
             forwards: Some(parts.forwards),
             max_streams: MAX_STREAMS,
+            open_deadline: FixedTimeouts::default().stream_open,
             open_seconds: parts.open_seconds,
         });
         (agent, PeerDemand(commands))

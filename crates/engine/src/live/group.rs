@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::LiveTunnel;
+use crate::config::FixedTimeouts;
 
 /// Current load of an agent, for choosing among those that share a name.
 pub trait LoadMetric: Send + Sync + 'static {
@@ -136,6 +137,12 @@ pub struct Health {
     period: Duration,
     /// Milliseconds of [`since_start`] until which it counts as failing; 0 if it does not.
     until: AtomicU64,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self::new(FixedTimeouts::default().failing_tunnel)
+    }
 }
 
 impl Health {

@@ -79,8 +79,8 @@ mod tests {
     async fn unread_bytes_are_a_sign_of_life() {
         let (mut near, mut far) = duplex(64);
         far.write_all(b"message").await.unwrap();
-        let mut received = Vec::new();
-        let end = read_sign_of_life(&mut near, &mut [0; 4], |read, bytes| {
+        let (mut received, mut buffer) = (Vec::new(), [0; 4]);
+        let end = read_sign_of_life(&mut near, &mut buffer, |read, bytes| {
             received.extend_from_slice(&bytes[..read.unwrap()]);
             Ok(received.len() == 7)
         });
