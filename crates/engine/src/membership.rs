@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(names_of("p1", &properties), [host, name.clone()]);
         // Tunnels of all engines show the host name of their engine.
         properties.protocol = Some(Protocol::Tcp);
-        assert_eq!(names_of("p1", &properties), [name.clone()]);
+        assert_eq!(names_of("p1", &properties), std::slice::from_ref(&name));
         properties.publish = Some(false);
         assert_eq!(names_of("p1", &properties), [name]);
         properties.name = None;

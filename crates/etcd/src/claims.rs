@@ -148,12 +148,12 @@ impl Membership {
             let plans = self.plan(&names, &claimant, current.take())?;
             let is_kept = plans.iter().all(|plan| plan.displaced.is_none());
             if is_kept && self.serves() {
-                return self.register(names, claimant, &plans, None);
+                return self.register(names, &claimant, &plans, None);
             }
             self.wait_for_contact(deadline).await?;
             match self.commit(&plans, &claimant).await? {
                 Outcome::Written(generation) => {
-                    return self.register(names, claimant, &plans, Some(generation));
+                    return self.register(names, &claimant, &plans, Some(generation));
                 }
                 Outcome::Changed(holds) => current = Some(holds),
             }
@@ -312,13 +312,13 @@ impl Membership {
     fn register(
         self: &Arc<Self>,
         names: Vec<Name>,
-        claimant: Claimant,
+        claimant: &Claimant,
         plans: &[NamePlan],
         generation: Option<Generation>,
     ) -> Result<Claim, ClaimError> {
         let mut state = self.state.lock();
         if let Some(generation) = generation {
-            record(&mut state, &claimant, plans, generation);
+            record(&mut state, claimant, plans, generation);
         }
         let mut generations = Vec::with_capacity(names.len());
         for name in &names {

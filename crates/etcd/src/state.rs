@@ -528,7 +528,7 @@ mod tests {
 
     #[test]
     fn the_oldest_beats_are_observed_first() {
-        let mut state = State::new(HERE, Duration::from_secs(600));
+        let mut state = State::new(HERE, Duration::from_mins(10));
         let second = Duration::from_secs(1);
         state.tenure.renew(100 * second);
         let beats = (1..=3_u32).map(|number| (u64::from(number), number * second));

@@ -79,7 +79,9 @@ impl<T: Stream> StandingConnection<T> {
     pub async fn accept(self) -> io::Result<Option<AcceptedStream<T>>> {
         let mut framed = FramedStream::new(self);
         Ok(match poll_fn(|cx| framed.poll_open(cx)).await? {
-            Some(OpeningState::Stream(open)) => Some(AcceptedStream::Stream(open, framed)),
+            Some(OpeningState::Stream(open)) => {
+                Some(AcceptedStream::Stream(Box::new(open), framed))
+            }
             Some(OpeningState::Lane) => Some(AcceptedStream::Lane(framed.io)),
             None => None,
         })
@@ -109,8 +111,8 @@ impl<T: Stream> StandingConnection<T> {
 /// A stream or lane that the engine starts on a standing connection.
 #[derive(Debug)]
 pub enum AcceptedStream<T> {
-    /// It opens a stream.
-    Stream(StreamOpen, FramedStream<T>),
+    /// It opens a stream. Boxed, because a lane is much smaller.
+    Stream(Box<StreamOpen>, FramedStream<T>),
     /// It turns the connection into a lane.
     Lane(T),
 }

@@ -129,7 +129,7 @@ async fn run_pooled_connection(
         };
         let (open, framed) = match next.map_err(broken)? {
             None => return Ok(None),
-            Some(AcceptedStream::Stream(open, framed)) => (open, framed),
+            Some(AcceptedStream::Stream(open, framed)) => (*open, framed),
             Some(AcceptedStream::Lane(mut io)) => {
                 let Some(moves) = moves else {
                     return Err(ConnectError::Protocol("lanes were not negotiated".into()));

@@ -161,14 +161,7 @@ async fn open(
         .acquire_slot(&tunnel.project)
         .map_err(|none| Error::capacity_exhausted(none.to_string()))?;
     let terminal = if webtty::is_terminal_tunnel(&tunnel.view) {
-        let policy = Policy::for_session(&tunnel.view, project, Some(&proof), &core.tenancy);
-        let policy = policy.map_err(|error| {
-            record.set_rule(Rule::Permission.as_str(), Some(error.to_string().into()));
-            Error::unauthorized(error.to_string())
-        })?;
-        let permit = core.terminals.reserve(&project.id);
-        let permit = permit.map_err(|full| Error::capacity_exhausted(full.to_string()))?;
-        Some((policy, permit))
+        Some(session_permit(&tunnel, project, &proof, record, core)?)
     } else {
         None
     };
@@ -196,4 +189,23 @@ async fn open(
         id,
         terminal,
     })
+}
+
+/// Checks the rights of a dialler to a session at a managed terminal server, and reserves the
+/// session.
+fn session_permit(
+    tunnel: &LiveTunnel<Agent>,
+    project: &Project,
+    proof: &Proof,
+    record: &mut AccessRecord,
+    core: &Core,
+) -> Result<(Policy, SessionPermit), Error> {
+    let policy = Policy::for_session(&tunnel.view, project, Some(proof), &core.tenancy);
+    let policy = policy.map_err(|error| {
+        record.set_rule(Rule::Permission.as_str(), Some(error.to_string().into()));
+        Error::unauthorized(error.to_string())
+    })?;
+    let permit = core.terminals.reserve(&project.id);
+    let permit = permit.map_err(|full| Error::capacity_exhausted(full.to_string()))?;
+    Ok((policy, permit))
 }

@@ -6,6 +6,7 @@ mod claims;
 mod deferred;
 mod greeting;
 mod opening;
+mod refused_tunnels;
 mod silence;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -222,16 +223,9 @@ impl Session {
                 .then(|| core.handover.count_unmoved()),
             has_moved: false,
         };
-        let process = core.handover.process();
-        Ok((
-            session,
-            greeting(
-                project,
-                client_id.to_string(),
-                agreed,
-                (extensions.as_slice(), process),
-            ),
-        ))
+        let supported = (extensions.as_slice(), core.handover.process());
+        let greeting = greeting(project, client_id.to_string(), agreed, supported);
+        Ok((session, greeting))
     }
 
     async fn serve(mut self, mut stream: TlsStream, answer: Message) -> SessionEnd {
@@ -499,37 +493,6 @@ impl Session {
         self.queue_message(&Kind::ServerMessage(ServerMessage { message }).into())?;
         let tunnel_id = tunnel.to_string();
         self.queue_message(&Kind::CloseTunnelRsp(CloseTunnelRsp { tunnel_id }).into())
-    }
-
-    /// Closes the tunnels whose address or server the project no longer has.
-    fn close_refused_tunnels(&mut self) -> Result<(), SessionEnd> {
-        self.close_unreserved_ports()?;
-        self.close_lost_domains()?;
-        self.close_refused_servers()
-    }
-
-    /// Closes the tunnels whose custom domain the project no longer has.
-    fn close_lost_domains(&mut self) -> Result<(), SessionEnd> {
-        let is_lost = |(_, host): &(&TunnelId, &Hostname)| {
-            let namespace = &self.core.namespace;
-            !namespace.is_domain_of(host.as_str(), &self.project.id)
-        };
-        let lost = self.domains.iter().filter(is_lost);
-        let lost: Vec<TunnelId> = lost.map(|(tunnel, _)| *tunnel).collect();
-        self.close_tunnels(lost, "the project no longer has the custom domain")
-    }
-
-    /// Closes the tunnels whose reserved port no longer belongs to the project.
-    fn close_unreserved_ports(&mut self) -> Result<(), SessionEnd> {
-        let state = self.project.state();
-        let released = |(_, port): &(&TunnelId, &u16)| !state.has_reserved(**port);
-        let released_ports: Vec<_> = self.reserved.iter().filter(released).collect();
-        let released_tunnels: Vec<TunnelId> = released_ports
-            .into_iter()
-            .map(|(tunnel, _)| *tunnel)
-            .collect();
-        drop(state);
-        self.close_tunnels(released_tunnels, "the reserved port was released")
     }
 
     fn close_tunnels(&mut self, tunnels: Vec<TunnelId>, reason: &str) -> Result<(), SessionEnd> {

@@ -63,13 +63,13 @@ async fn start(
     let PeerFrame::Hello(identity) = started.read_first().await? else {
         return Err(refused("it does not start with a hello"));
     };
-    if identity.cluster != cluster.cluster {
+    if identity.cluster != cluster.name {
         return Err(refused("it belongs to another cluster"));
     }
     if identity.engine == cluster.engine {
         return Err(refused("it has the id of this engine"));
     }
-    if !tls::is_engine(started.stream(), &cluster.cluster, &identity.engine) {
+    if !tls::is_engine(started.stream(), &cluster.name, &identity.engine) {
         return Err(refused("its certificate is not the one of the engine"));
     }
     Ok((started, identity))

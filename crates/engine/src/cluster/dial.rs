@@ -184,8 +184,7 @@ impl Link {
         let answer = timeout(HELLO_DEADLINE, control.read_first()).await;
         match answer.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?? {
             PeerFrame::Hello(identity)
-                if identity.cluster == cluster.cluster
-                    && identity.engine == peer.address.engine => {}
+                if identity.cluster == cluster.name && identity.engine == peer.address.engine => {}
             PeerFrame::Refusal(error) => return Err(io::Error::other(error.to_string())),
             _ => return Err(io::ErrorKind::InvalidData.into()),
         }
@@ -332,7 +331,7 @@ async fn open(
     purpose: ConnectionPurpose,
 ) -> io::Result<ControlStream> {
     let opening = async {
-        let name = tls::engine_name(&cluster.cluster, &to.engine);
+        let name = tls::engine_name(&cluster.name, &to.engine);
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
         let stream = TcpStream::connect(to.address.as_str()).await?;
         stream.set_nodelay(true)?;
@@ -340,7 +339,7 @@ async fn open(
         let address = stream.peer_addr()?;
         let config = Arc::clone(&cluster.tls.client);
         let stream = transport::connect(config, name, Socket::new(stream, address)).await?;
-        if !tls::is_engine(&stream, &cluster.cluster, &to.engine) {
+        if !tls::is_engine(&stream, &cluster.name, &to.engine) {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
         let mut opened = ControlStream::new(stream);

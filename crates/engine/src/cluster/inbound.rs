@@ -136,7 +136,7 @@ pub(super) async fn data(
             () = last => return,
         };
         let (open, framed) = match next {
-            Ok(Some(AcceptedStream::Stream(open, framed))) => (open, framed),
+            Ok(Some(AcceptedStream::Stream(open, framed))) => (*open, framed),
             Ok(Some(AcceptedStream::Lane(io))) => {
                 if let Some(lane) = Permit::try_take(&peer.lanes, MAX_LANES) {
                     serve_lane(io, &peer, worker).await;

@@ -33,7 +33,7 @@ const MAX_ENDED_LISTS: usize = 256;
 
 /// This engine in its cluster.
 pub(crate) struct Cluster {
-    pub(super) cluster: String,
+    pub(super) name: String,
     pub(super) engine: String,
     /// Id of this process.
     instance: String,
@@ -85,7 +85,7 @@ impl Cluster {
         }
         Ok(Arc::new(Self {
             tls: PeerTls::load(&member.files, engine_name(&member.cluster, &member.engine))?,
-            cluster: member.cluster,
+            name: member.cluster,
             engine: member.engine,
             instance: hex::encode(random_bytes::<16>()),
             directory: member.directory,
@@ -110,7 +110,7 @@ impl Cluster {
     /// The hello of a connection to or from another engine.
     pub(super) fn identity(&self, purpose: ConnectionPurpose) -> PeerIdentity {
         PeerIdentity {
-            cluster: self.cluster.clone(),
+            cluster: self.name.clone(),
             engine: self.engine.clone(),
             instance: self.instance.clone(),
             purpose,
@@ -150,7 +150,7 @@ impl Cluster {
             return None;
         }
         self.choose(&remote, tenancy, |agent| {
-            !std::ptr::eq(agent, &*failed.agent)
+            !std::ptr::eq(agent, Arc::as_ptr(&failed.agent))
         })
     }
 
@@ -278,7 +278,7 @@ impl Peer {
 impl std::fmt::Debug for Cluster {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cluster")
-            .field("cluster", &self.cluster)
+            .field("name", &self.name)
             .field("engine", &self.engine)
             .finish_non_exhaustive()
     }

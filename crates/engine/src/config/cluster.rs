@@ -296,10 +296,11 @@ fn advertise(value: Option<String>, listen: Option<SocketAddr>) -> Result<String
         let is_reachable = !address.ip().is_unspecified();
         is_reachable && is_port(address.port())
     });
-    let is_name = value
-        .rsplit_once(':')
-        .is_some_and(|(host, port)| is_dns_name(host) && port.parse::<u16>().is_ok_and(is_port));
-    if !is_address && !(is_name && value.parse::<SocketAddr>().is_err()) {
+    let is_name = value.parse::<SocketAddr>().is_err()
+        && value.rsplit_once(':').is_some_and(|(host, port)| {
+            is_dns_name(host) && port.parse::<u16>().is_ok_and(is_port)
+        });
+    if !(is_address || is_name) {
         let message = format!(
             "{value:?} is not a host and a port at which other engines reach this one, such as \
              10.0.0.11:7443"

@@ -12,6 +12,7 @@
 //! | any other | `h2`, `http/1.1`, `http/1.0`, none | [`crate::edge`], as HTTP |
 //! | the name of a pending order | only `acme-tls/1` | the answer to a challenge (RFC 8737) |
 
+mod accept_loop;
 mod admit;
 mod client_auth;
 mod connections;
@@ -38,24 +39,14 @@ pub(crate) use self::tcp_ports::{BoundPort, PortError, PortRecord, TcpPorts};
 pub(crate) use self::tcp_visitors::accept_visitors;
 pub(crate) use self::tls::{TlsConfigs, check_ciphers};
 
-use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
-use tracing::warn;
 use transport::Socket;
 
+use self::accept_loop::accept_loop;
 use crate::core::Worker;
-
-/// Pause after an accept failed for lack of descriptors or memory. The waiting connection would
-/// fail again immediately, and the loop must leave the core to tasks that can free resources.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Interval between two warnings about failed accepts.
-const WARNING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Accepts visitors and agents on one worker, from when this process serves until it drains.
 pub(crate) async fn serve_tls(listener: TcpListener, worker: Arc<Worker>) {
@@ -118,56 +109,4 @@ pub(crate) async fn serve_passed(
 async fn serves(worker: &Worker) -> bool {
     let begin = worker.core.handover.begin().cancelled();
     worker.drain.run_until_cancelled(begin).await.is_some()
-}
-
-/// Runs `serve` for each connection and its peer until `end`, which is the drain for visitors.
-/// Accepting is cancel safe. The task of the caller is one of the visits: `serve` spawns another one
-/// before it ends, so a drain never misses a connection that was accepted.
-async fn accept_loop(
-    listener: &TcpListener,
-    end: impl Future<Output = ()>,
-    serve: impl Fn(TcpStream, SocketAddr),
-) {
-    let mut end = pin!(end);
-    let mut last_warning: Option<Instant> = None;
-    loop {
-        let accepted = tokio::select! {
-            // Another process may accept the connections that wait now.
-            biased;
-            () = &mut end => return,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                // Small responses must not wait for a full packet. If setting the option fails, the
-                // socket is already closed.
-                stream.set_nodelay(true).ok();
-                serve(
-                    stream,
-                    SocketAddr::new(peer.ip().to_canonical(), peer.port()),
-                );
-            }
-            Err(error) if is_connection_error(&error) => {}
-            Err(error) => {
-                // Accepting fails repeatedly until a connection closes. The interval limits the
-                // warnings.
-                if last_warning.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
-                    warn!(%error, "connections cannot be accepted at the moment");
-                    last_warning = Some(Instant::now());
-                }
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-/// Errors that concern only the connection that was to be accepted (accept(2)).
-fn is_connection_error(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::Interrupted
-    )
 }

@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use super::accept_loop::accept_loop;
 use super::socket::bind;
 use crate::cluster::{Cluster, RemoteTunnel};
 use crate::core::{Core, Worker};
@@ -38,15 +39,13 @@ pub(crate) async fn keep_peer_ports(core: Arc<Core>, cluster: Arc<Cluster>) {
             });
             ports.collect()
         };
-        open.retain(|port, entry| match wanted.get(port) {
-            Some(tunnel) => {
-                entry.tunnel.store(Arc::clone(tunnel));
-                true
-            }
-            None => {
+        open.retain(|port, entry| {
+            let Some(tunnel) = wanted.get(port) else {
                 entry.closed.cancel();
-                false
-            }
+                return false;
+            };
+            entry.tunnel.store(Arc::clone(tunnel));
+            true
         });
         for (port, tunnel) in wanted {
             if open.contains_key(&port) {
@@ -97,7 +96,7 @@ async fn accept(
     cluster: &Arc<Cluster>,
     worker: &Arc<Worker>,
 ) {
-    let accepting = super::accept_loop(listener, worker.drain.cancelled(), |stream, peer| {
+    let accepting = accept_loop(listener, worker.drain.cancelled(), |stream, peer| {
         let remote = entry.tunnel.load_full();
         let (cluster, visitor) = (Arc::clone(cluster), Arc::clone(worker));
         worker.spawn(async move {

@@ -16,6 +16,7 @@ use transport::Socket;
 use types::problem::Problem;
 use types::query_credential;
 
+use super::accept_loop::accept_loop;
 use crate::core::{Core, Worker};
 use crate::edge::{BufferedStream, EdgeResponse, ErrorFormat};
 
@@ -27,7 +28,7 @@ pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
     if !super::serves(&worker).await {
         return;
     }
-    super::accept_loop(&listener, worker.drain.cancelled(), |stream, peer| {
+    accept_loop(&listener, worker.drain.cancelled(), |stream, peer| {
         let visitor = Arc::clone(&worker);
         worker.spawn(async move {
             if let Some(socket) = super::admit::admit_visitor(stream, peer, &visitor.core).await {

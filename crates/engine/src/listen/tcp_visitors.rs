@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tracing::warn;
 
+use super::accept_loop::accept_loop;
 use super::tcp_ports::Port;
 use crate::core::Worker;
 use crate::edge::raw;
@@ -34,7 +35,7 @@ pub(crate) fn accept_visitors(
 }
 
 async fn accept(listener: &TcpListener, port: &Arc<Port>, worker: &Arc<Worker>) {
-    let accepting = super::accept_loop(listener, worker.drain.cancelled(), |stream, peer| {
+    let accepting = accept_loop(listener, worker.drain.cancelled(), |stream, peer| {
         let (tunnel, visitor) = (port.tunnel.load_full(), Arc::clone(worker));
         worker.spawn(async move {
             let admitting = super::admit::admit_visitor(stream, peer, &visitor.core);

@@ -125,7 +125,7 @@ pub(crate) fn decode(hostname: &str, server: &Server) -> Result<TunnelEntry, Ent
         ..
     } = value;
     let routed = routed_hostname(&tunnel.properties);
-    if !routed.is_some_and(|routed| routed.as_str() == hostname) {
+    if routed.is_none_or(|routed| routed.as_str() != hostname) {
         return Err(EntryError::OtherName);
     }
     let subject = match owner {

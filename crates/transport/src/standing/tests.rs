@@ -30,7 +30,7 @@ async fn accept(
     agent: StandingConnection<DuplexStream>,
 ) -> (StreamOpen, FramedStream<DuplexStream>) {
     match agent.accept().await.unwrap() {
-        Some(AcceptedStream::Stream(open, framed)) => (open, framed),
+        Some(AcceptedStream::Stream(open, framed)) => (*open, framed),
         other => panic!("no stream: {other:?}"),
     }
 }

@@ -76,7 +76,7 @@ impl ManualAgent {
 
     async fn stream(&mut self) -> (StreamOpen, FramedStream<Io>) {
         match self.next().await {
-            AcceptedStream::Stream(open, framed) => (open, framed),
+            AcceptedStream::Stream(open, framed) => (*open, framed),
             AcceptedStream::Lane(_) => panic!("a lane"),
         }
     }

@@ -95,7 +95,7 @@ async fn serve(
         return;
     }
     match StandingConnection::new(stream, Side::Agent).accept().await {
-        Ok(Some(AcceptedStream::Stream(open, _framed))) => drop(openings.send(open)),
+        Ok(Some(AcceptedStream::Stream(open, _framed))) => drop(openings.send(*open)),
         Ok(Some(AcceptedStream::Lane(io))) => {
             let (_lane, mut driver) = Lane::agent(io);
             let accepted = std::future::poll_fn(|cx| driver.poll_accept(cx)).await;
