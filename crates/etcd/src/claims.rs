@@ -138,6 +138,9 @@ impl Membership {
         claimant: Claimant,
     ) -> Result<Claim, ClaimError> {
         let deadline = Instant::now() + REQUEST_TIME;
+        if self.state.lock().is_stopping {
+            return Err(ClaimError::Stopping);
+        }
         if !self.serves() {
             // The engine joins the cluster, for which it may need the locks.
             self.wait_for_contact(deadline).await?;
