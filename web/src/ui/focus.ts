@@ -34,8 +34,10 @@ function observeRemoval(control: HTMLElement): void {
   addEventListener("focusin", onFocus);
 }
 
+/** A control in a closed dialog has the focus until the browser draws the page again. */
 function isLost(): boolean {
-  return document.activeElement === null || document.activeElement === document.body;
+  const active = document.activeElement;
+  return active === null || active === document.body || active.closest("dialog:not([open])") !== null;
 }
 
 function focusView(): void {
