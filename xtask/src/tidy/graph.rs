@@ -105,6 +105,7 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     // For tests: only ever a dev-dependency of the others.
+    ("ports", &[]),
     (
         "testing",
         &[
@@ -122,7 +123,6 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     // Black-box: they use the program and never its crates.
-    ("ports", &[]),
     ("conformance", &[]),
     ("e2e", &["ports"]),
     ("attack", &["e2e"]),

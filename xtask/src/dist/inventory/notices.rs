@@ -91,13 +91,14 @@ const SOURCES: [&str; 9] = ["RS", "C", "H", "GO", "PY", "SH", "TOML", "JSON", "H
 
 /// Crates whose registry packages contain no text, and the chosen licence of each: if possible one
 /// that requires no list of holders.
-const WITHOUT_TEXT: [(&str, &str); 8] = [
+const WITHOUT_TEXT: [(&str, &str); 9] = [
     ("alloc-stdlib", "BSD-3-Clause"),
     ("asn1-rs-impl", "Apache-2.0"),
     ("dav-server", "Apache-2.0"),
     ("htmlescape", "Apache-2.0"),
     ("stun-proto", "Apache-2.0"),
     ("stun-types", "Apache-2.0"),
+    ("tonic-prost", "MIT"),
     ("turn-types", "Apache-2.0"),
     ("xml-rs", "MIT"),
 ];
