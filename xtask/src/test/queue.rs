@@ -15,7 +15,7 @@ use anyhow::{Result, bail};
 use crate::programs::Program;
 use crate::provision::Provisions;
 use crate::repository::Repository;
-use crate::watch::{self, failures};
+use crate::watch::{self, TimeLimits, failures};
 use crate::workspace::{FEATURES, in_repository};
 
 /// Programs that wait for their turn, and the failures of the others.
@@ -29,8 +29,10 @@ pub(super) struct Queue {
     failed: Mutex<Vec<(String, String)>>,
 }
 
-/// Time limit of one test program: several times the longest duration on two slow cores.
-const PROGRAM_TIME_LIMIT: Duration = Duration::from_mins(15);
+/// Time of one test program without a line of output: several times the longest duration of a single
+/// test on two slow cores. The duration of a whole program varies by more than a factor of two between
+/// machines, so it has no limit of its own.
+const SILENCE_LIMIT: Duration = Duration::from_mins(10);
 
 /// Time limit of all: less than the limit of continuous integration.
 const TIME_LIMIT: Duration = Duration::from_mins(45);
@@ -120,10 +122,12 @@ impl Queue {
     /// Runs the command up to the time limit, and then prints its output.
     fn supervise(&self, command: &mut Command, name: &str) -> Result<()> {
         let started = Instant::now();
-        let remaining = self.deadline.saturating_duration_since(started);
         let output = Output::default();
-        let limit = PROGRAM_TIME_LIMIT.min(remaining);
-        let failure = watch::supervise(command, name, limit, output.clone())?;
+        let limits = TimeLimits {
+            whole: self.deadline.saturating_duration_since(started),
+            silence: SILENCE_LIMIT,
+        };
+        let failure = watch::supervise(command, name, limits, output.clone())?;
         let mut stdout = io::stdout().lock();
         let seconds = started.elapsed().as_secs_f32();
         writeln!(stdout, "\n     Running {name} ({seconds:.1} s)")?;
