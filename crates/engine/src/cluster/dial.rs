@@ -19,6 +19,7 @@ use wire::cluster::{ConnectionPurpose, PeerFrame};
 
 use super::control::{self, ControlStream, HELLO_DEADLINE, PING_INTERVAL, SILENCE};
 use super::directory::PeerAddress;
+use super::names::engine_name;
 use super::peers::{Cluster, MAX_PEERS, Peer};
 use super::tls;
 use crate::agents::{Agent, PeerDemand, PeerParts};
@@ -331,7 +332,7 @@ async fn open(
     purpose: ConnectionPurpose,
 ) -> io::Result<ControlStream> {
     let opening = async {
-        let name = tls::engine_name(&cluster.name, &to.engine);
+        let name = engine_name(&cluster.name, &to.engine);
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
         let stream = TcpStream::connect(to.address.as_str()).await?;
         stream.set_nodelay(true)?;

@@ -14,7 +14,8 @@ use wire::cluster::{ConnectionPurpose, MAX_ENDED, PeerIdentity, is_label};
 
 use super::directory::{ClusterDirectory, PeerAddress, RemoteTunnel};
 use super::member::{ClusterError, ClusterMember};
-use super::tls::{PeerTls, engine_name};
+use super::names::engine_name;
+use super::tls::PeerTls;
 use crate::access::Tenancy;
 use crate::agents::Agent;
 use crate::live::{LiveTunnel, Route};

@@ -3,19 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::{Resumption, verify_server_name};
+use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, version};
 use transport::TlsStream;
 use wire::cluster::ALPN;
 
 use super::member::ClusterError;
-
-/// The part of a name in the certificates of engines that is the same in all clusters. It is not
-/// resolvable, so that no public authority issues a certificate for it.
-const DOMAIN: &str = "svc-cluster.internal";
+use super::names::{engine_name, has_name};
 
 /// The files of an engine's certificate, in PEM. `svc cluster init` creates them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,16 +23,6 @@ pub struct ClusterFiles {
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
-}
-
-/// The domain of the names in the certificates of a cluster. Its authority signs no other names.
-pub fn cluster_domain(cluster: &str) -> String {
-    format!("{cluster}.{DOMAIN}")
-}
-
-/// The name in the certificate of an engine.
-pub fn engine_name(cluster: &str, engine: &str) -> String {
-    format!("{engine}.{}", cluster_domain(cluster))
 }
 
 /// The configurations of both sides.
@@ -109,16 +96,6 @@ pub(super) fn is_engine(stream: &TlsStream, cluster: &str, engine: &str) -> bool
         && certificates
             .first()
             .is_some_and(|leaf| has_name(leaf, &engine_name(cluster, engine)))
-}
-
-fn has_name(certificate: &CertificateDer<'_>, name: &str) -> bool {
-    let (Ok(parsed), Ok(name)) = (
-        ParsedCertificate::try_from(certificate),
-        ServerName::try_from(name),
-    ) else {
-        return false;
-    };
-    verify_server_name(&parsed, &name).is_ok()
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClusterError> {

@@ -5,6 +5,7 @@ use daemon::tls::{self, CertFiles, ReloadingCert, warn_missing_names};
 
 use super::check::NamedFiles;
 use super::{Auth, ControlPlane, EngineConfig, StoreConfig, Warning, domains, endpoint, keys};
+use crate::cluster::{engine_name, has_name};
 use crate::geo::Countries;
 
 /// Reads the files that a configuration names, and adds all errors.
@@ -91,7 +92,18 @@ pub(super) fn cluster(
         key: cluster.key_file.clone(),
     };
     let keys = ["cluster.cert_file", "cluster.key_file"];
-    errors.keep(tls::inspect(&files, keys, now, warnings));
+    let pair = errors.keep(tls::inspect(&files, keys, now, warnings));
+    let name = engine_name(&cluster.name, &cluster.engine);
+    if let Some(certificate) = pair.and_then(|pair| pair.certificate())
+        && !has_name(&certificate, &name)
+    {
+        let message = format!(
+            "{}: the certificate has no name {name}: `svc cluster add {}` creates one",
+            cluster.cert_file.display(),
+            cluster.engine
+        );
+        errors.push(ConfigError::new("cluster.cert_file", message));
+    }
 }
 
 /// The files must exist. The running engine reports if the platform does not respond.

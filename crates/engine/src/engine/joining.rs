@@ -83,7 +83,8 @@ pub(super) async fn join(core: &Arc<Core>, directory: Option<Arc<StoreDirectory>
     }
     let joined = tokio::time::timeout(JOIN_TIME, membership.wait_until_serving()).await;
     if joined.is_err() {
-        let reason = membership.status().failure.unwrap_or_default();
+        let reason = membership.status().failure;
+        let reason = reason.unwrap_or_else(|| "the store has not answered yet".to_owned());
         warn!(reason, "the engine has not joined its cluster yet");
     }
     let (agents, stop) = (core.agents.clone(), core.agents_stop.clone());

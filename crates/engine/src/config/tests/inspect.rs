@@ -94,6 +94,34 @@ fn files_that_are_missing_or_broken_are_errors_at_their_key() {
     fs::remove_file(dir.path().join("cert.pem")).unwrap();
     assert_eq!(error(), "certs.static.cert_file");
 }
+
+#[test]
+fn the_certificate_of_a_cluster_has_the_name_of_this_engine() {
+    for (engine, is_accepted) in [("engine-1", true), ("engine-2", false)] {
+        let name = crate::cluster::engine_name("prod", "engine-1");
+        let (link, _) = self::config(&[&name], &[]);
+        let file = |name: &str| link.path().join(name).display().to_string();
+        let (cert, key) = (file("cert.pem"), file("key.pem"));
+        let section = [
+            ("cluster.name", "prod"),
+            ("cluster.engine", engine),
+            ("cluster.advertise", "10.0.0.11:7443"),
+            ("cluster.ca_file", &cert),
+            ("cluster.cert_file", &cert),
+            ("cluster.key_file", &key),
+            ("cluster.etcd.endpoints", "['http://127.0.0.1:2379']"),
+        ];
+        let (_dir, config) = config(&BOTH, &section);
+        let inspected = config.inspect(YEARS_BEFORE);
+        assert_eq!(inspected.is_ok(), is_accepted, "{engine}: {inspected:?}");
+        if let Err(errors) = inspected {
+            let error = first(errors);
+            assert_eq!(error.key, "cluster.cert_file");
+            assert!(error.message.contains("svc cluster add engine-2"));
+        }
+    }
+}
+
 #[test]
 fn public_keys_are_read_and_a_broken_one_is_named() {
     let (dir, mut config) = config(&BOTH, &[]);
