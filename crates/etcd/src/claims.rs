@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ownership::{
-    Change, Claimant, Decision, EngineId, EntryValue, Generation, Hold, Name, Refusal, decide,
+    Change, Claimant, Decision, EngineId, EntryValue, Generation, Name, NameHold, Refusal, decide,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -121,7 +121,7 @@ struct NamePlan {
 /// The holds of all claimed names, read at one revision.
 struct CurrentHolds {
     revision: u64,
-    holds: Vec<Vec<Hold>>,
+    holds: Vec<Vec<NameHold>>,
 }
 
 enum Outcome {
@@ -302,7 +302,7 @@ impl Membership {
                 Change::Hold(_, hold) => Some(hold),
                 _ => None,
             });
-            holds.collect::<Vec<Hold>>()
+            holds.collect::<Vec<NameHold>>()
         });
         Ok(Outcome::Changed(CurrentHolds {
             revision,
@@ -391,7 +391,7 @@ fn record(state: &mut State, claimant: &Claimant, plans: &[NamePlan], generation
         return;
     }
     for plan in plans {
-        let hold = Hold {
+        let hold = NameHold {
             engine: claimant.engine,
             owner: claimant.owner.clone(),
             generation,
@@ -443,7 +443,7 @@ mod tests {
             owner: Owner::new("x"),
             shares: false,
         };
-        let parked = Hold {
+        let parked = NameHold {
             engine,
             owner: Owner::new("x"),
             generation: Generation(10),

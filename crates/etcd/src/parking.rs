@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use ownership::{Change, Generation, Hold, Name};
+use ownership::{Change, Generation, Name, NameHold};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
@@ -131,7 +131,7 @@ impl Membership {
         let mut state = self.state.lock();
         state.disown(name);
         if answer.succeeded && state.view.revision() < generation {
-            let hold = Hold {
+            let hold = NameHold {
                 engine: self.id,
                 owner: claimant.owner,
                 generation: Generation(generation),

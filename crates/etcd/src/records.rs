@@ -7,7 +7,7 @@
 //! | `entries/<name>/<engine>` | an entry of a tunnel, whose format is that of the engines | the engine's |
 
 use ownership::{
-    Change, Claimant, Engine, EngineId, Entry, EntryValue, Generation, Hold, Name, Owner,
+    Change, Claimant, Engine, EngineId, Entry, EntryValue, Generation, Name, NameHold, Owner,
 };
 use prost::Message;
 
@@ -193,7 +193,7 @@ impl Keys {
             Key::Hold(name, engine) => {
                 // A record that this version cannot read belongs to an owner that no agent is.
                 let value = HoldValue::decode(kv.value.as_slice()).unwrap_or_default();
-                let hold = Hold {
+                let hold = NameHold {
                     engine,
                     owner: Owner::new(value.owner),
                     generation: Generation(revision),
@@ -317,7 +317,7 @@ mod tests {
             shares: true,
         };
         let written = put_of(keys.put_hold(&name, &claimant, true, 1));
-        let hold = Hold {
+        let hold = NameHold {
             engine: EngineId(5),
             owner: Owner::new("p/user/u"),
             generation: Generation(7),

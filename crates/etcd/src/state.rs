@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ownership::{Change, Claimant, EngineId, EntryValue, Generation, Hold, Name, Tenure, View};
+use ownership::{Change, Claimant, EngineId, EntryValue, Generation, Name, NameHold, Tenure, View};
 use parking_lot::Mutex;
 
 use crate::changes::ChangeLog;
@@ -148,7 +148,7 @@ impl State {
     }
 
     /// The hold of this engine in the view.
-    pub(crate) fn own_hold(&self, name: &Name) -> Option<&Hold> {
+    pub(crate) fn own_hold(&self, name: &Name) -> Option<&NameHold> {
         let mut holds = self.view.holds(name).iter();
         holds.find(|hold| hold.engine == self.id)
     }
@@ -282,7 +282,7 @@ impl State {
     }
 
     /// A hold of this engine without a claim is parked: the claim failed after it was written.
-    fn adopt(&mut self, name: &Name, hold: &Hold) {
+    fn adopt(&mut self, name: &Name, hold: &NameHold) {
         if !hold.is_online || self.owned.contains_key(name) {
             return;
         }
@@ -313,7 +313,7 @@ impl State {
     /// Notes a hold that was parked by a request without an answer, while the name has been claimed
     /// since. Returns true if the name must be claimed again, because the lease of the hold is not
     /// renewed.
-    fn note_parked(&mut self, name: &Name, hold: &Hold) -> bool {
+    fn note_parked(&mut self, name: &Name, hold: &NameHold) -> bool {
         let Some(owned) = self.owned.get_mut(name) else {
             return false;
         };
@@ -353,8 +353,8 @@ mod tests {
     const HERE: EngineId = EngineId(1);
     const THERE: EngineId = EngineId(2);
 
-    fn hold(engine: EngineId, generation: u64) -> Hold {
-        Hold {
+    fn hold(engine: EngineId, generation: u64) -> NameHold {
+        NameHold {
             engine,
             owner: Owner::new("a"),
             generation: Generation(generation),
@@ -414,7 +414,7 @@ mod tests {
     fn a_parked_name_with_claims_is_claimed_again() {
         let name = Name::of_host("a");
         let parked = |revision| {
-            let hold = Hold {
+            let hold = NameHold {
                 is_online: false,
                 ..hold(HERE, revision)
             };

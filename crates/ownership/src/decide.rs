@@ -1,6 +1,6 @@
 //! The decision about a claim.
 
-use crate::hold::{EngineId, Hold, Owner};
+use crate::hold::{EngineId, NameHold, Owner};
 
 /// An engine that claims a name for one of its agents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,10 @@ pub enum Refusal {
 ///
 /// A free name is assigned. The same owner takes over immediately: other engines give way, unless
 /// all tunnels with the name share it. Another owner is refused until the last hold has ended.
-pub fn decide<'h>(claimant: &Claimant, holds: impl Iterator<Item = &'h Hold> + Clone) -> Decision {
+pub fn decide<'h>(
+    claimant: &Claimant,
+    holds: impl Iterator<Item = &'h NameHold> + Clone,
+) -> Decision {
     let mut others = holds.clone().filter(|hold| hold.owner != claimant.owner);
     if let Some(first) = others.next() {
         let is_online = first.is_online || others.any(|hold| hold.is_online);
@@ -86,8 +89,8 @@ mod tests {
         }
     }
 
-    fn hold(engine: EngineId, owner: &str, is_online: bool, is_shared: bool) -> Hold {
-        Hold {
+    fn hold(engine: EngineId, owner: &str, is_online: bool, is_shared: bool) -> NameHold {
+        NameHold {
             engine,
             owner: Owner::new(owner),
             generation: Generation(1),

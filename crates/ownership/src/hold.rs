@@ -60,7 +60,7 @@ pub struct Generation(pub u64);
 
 /// A name at one engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
+pub struct NameHold {
     /// The engine.
     pub engine: EngineId,
     /// The identity of its agents with this name.

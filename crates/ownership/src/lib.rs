@@ -19,7 +19,7 @@ mod view;
 
 pub use decide::{Claimant, Decision, Refusal, decide};
 pub use entry::{Entry, EntryValue};
-pub use hold::{EngineId, Generation, Hold, Owner};
+pub use hold::{EngineId, Generation, NameHold, Owner};
 pub use name::Name;
 pub use tenure::Tenure;
 pub use view::{Change, Engine, NameCounts, Server, View};

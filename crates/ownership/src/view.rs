@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::entry::Entry;
-use crate::hold::{EngineId, Generation, Hold, Owner};
+use crate::hold::{EngineId, Generation, NameHold, Owner};
 use crate::name::Name;
 
 /// An engine of the cluster.
@@ -41,7 +41,7 @@ pub enum Change {
     /// An engine has left, or its lease has ended.
     EngineEnd(EngineId),
     /// A hold was written.
-    Hold(Name, Hold),
+    Hold(Name, NameHold),
     /// A hold was removed, or its lease has ended.
     HoldEnd(Name, EngineId),
     /// The entry of a tunnel was written.
@@ -75,12 +75,12 @@ pub struct View {
 
 #[derive(Clone, Debug)]
 enum Holders {
-    One(Hold),
-    Several(Vec<Hold>),
+    One(NameHold),
+    Several(Vec<NameHold>),
 }
 
 impl Holders {
-    fn all(&self) -> &[Hold] {
+    fn all(&self) -> &[NameHold] {
         match self {
             Self::One(hold) => std::slice::from_ref(hold),
             Self::Several(holds) => holds,
@@ -138,7 +138,7 @@ impl View {
     }
 
     /// All holds of a name.
-    pub fn holds(&self, name: &Name) -> &[Hold] {
+    pub fn holds(&self, name: &Name) -> &[NameHold] {
         self.names.get(name).map(Holders::all).unwrap_or_default()
     }
 
@@ -174,7 +174,7 @@ impl View {
         }
     }
 
-    fn insert(&mut self, name: Name, mut hold: Hold) {
+    fn insert(&mut self, name: Name, mut hold: NameHold) {
         hold.owner = self.shared_owner(hold.owner);
         let Some(holders) = self.names.get_mut(&name) else {
             self.names.insert(name, Holders::One(hold));
@@ -199,7 +199,7 @@ impl View {
 
     fn remove(&mut self, name: &Name, engine: EngineId, revision: u64) {
         let is_removed =
-            |hold: &Hold| hold.engine == engine && hold.generation <= Generation(revision);
+            |hold: &NameHold| hold.engine == engine && hold.generation <= Generation(revision);
         let Some(holders) = self.names.get_mut(name) else {
             return;
         };

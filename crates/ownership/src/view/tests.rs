@@ -12,8 +12,8 @@ fn engine(address: &str) -> Engine {
     }
 }
 
-fn hold(engine: EngineId, generation: u64) -> Hold {
-    Hold {
+fn hold(engine: EngineId, generation: u64) -> NameHold {
+    NameHold {
         engine,
         owner: Owner::new("a"),
         generation: Generation(generation),
@@ -44,7 +44,7 @@ fn the_servers_of_a_name_are_the_engines_with_its_agents() {
     assert_eq!(addresses(&view, &name), ["here:1"]);
     view.apply(Change::Hold(name.clone(), hold(THERE, 6)), 6);
     assert_eq!(addresses(&view, &name), ["here:1", "there:1"]);
-    let parked = Hold {
+    let parked = NameHold {
         is_online: false,
         ..hold(THERE, 7)
     };
@@ -89,7 +89,7 @@ fn texts_of_owners_without_names_are_dropped() {
     for number in 0..10 * MIN_OWNERS as u64 {
         let name = Name::of_host("a");
         let owner = Owner::new(number.to_string());
-        let hold = Hold {
+        let hold = NameHold {
             owner,
             ..hold(HERE, number)
         };

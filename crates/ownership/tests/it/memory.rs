@@ -1,6 +1,6 @@
 //! The memory of a view of many names.
 
-use ownership::{Change, Engine, EngineId, Generation, Hold, Name, Owner, View};
+use ownership::{Change, Engine, EngineId, Generation, Name, NameHold, Owner, View};
 
 const NAMES: u64 = 100_000;
 
@@ -39,7 +39,7 @@ fn records() -> impl Iterator<Item = Change> {
             let owner = owner.clone();
             let engines = [number % 3, (number + 1) % 3];
             engines.map(|engine| {
-                let hold = Hold {
+                let hold = NameHold {
                     engine: EngineId(u128::from(engine)),
                     owner: owner.clone(),
                     generation: Generation(number),

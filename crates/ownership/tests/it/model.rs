@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ownership::{
-    Change, Claimant, Decision, EngineId, Generation, Hold, Name, Owner, Tenure, View, decide,
+    Change, Claimant, Decision, EngineId, Generation, Name, NameHold, Owner, Tenure, View, decide,
 };
 
 /// The hold time in seconds.
@@ -50,7 +50,7 @@ pub(crate) struct Cluster {
 #[derive(Default)]
 struct Store {
     revision: u64,
-    holds: BTreeMap<(Name, EngineId), (Hold, u64)>,
+    holds: BTreeMap<(Name, EngineId), (NameHold, u64)>,
     /// Time at which each lease ends.
     leases: BTreeMap<u64, u64>,
     log: Vec<(u64, Record)>,
@@ -283,7 +283,7 @@ impl Store {
     }
 
     fn put(&mut self, name: &Name, claimant: &Claimant, is_online: bool, lease: u64) -> u64 {
-        let hold = Hold {
+        let hold = NameHold {
             engine: claimant.engine,
             owner: claimant.owner.clone(),
             generation: Generation(self.revision + 1),
@@ -303,9 +303,9 @@ impl Store {
     }
 
     /// The holds of a name, and the revision of its last write.
-    fn holds_of(&self, name: &Name) -> (Vec<Hold>, u64) {
+    fn holds_of(&self, name: &Name) -> (Vec<NameHold>, u64) {
         let holds = self.holds.iter().filter(|((of, _), _)| of == name);
-        let holds: Vec<Hold> = holds.map(|(_, (hold, _))| hold.clone()).collect();
+        let holds: Vec<NameHold> = holds.map(|(_, (hold, _))| hold.clone()).collect();
         let changed = holds.iter().map(|hold| hold.generation.0).max();
         (holds, changed.unwrap_or_default())
     }
